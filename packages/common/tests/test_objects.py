@@ -1,5 +1,7 @@
 """Decoding: what is kept, what is shared, and errors that name the object and the field."""
 
+import json
+
 import pytest
 from cluster_builder import node, one, pod, raw
 
@@ -24,6 +26,13 @@ def test_pods_of_another_controller_or_namespace_have_another_template_but_the_s
     assert first.template is not other.template
     assert first.template is not elsewhere.template
     assert first.spec is other.spec is elsewhere.spec
+
+
+@pytest.mark.parametrize("kind", ["Node", "Deployment", "PersistentVolumeClaim", "PersistentVolume", "Pod"])
+def test_an_empty_spec_or_status_is_absent_as_on_the_api_server(kind: str) -> None:
+    spec = {"containers": []} if kind == "Pod" else None
+    raw = {"metadata": {"name": "a", "namespace": "default"}, "spec": spec, "status": None}
+    assert decode(kind, json.dumps(raw).encode()).name == "a"
 
 
 def test_a_number_without_quotes_is_a_quantity_as_on_the_api_server() -> None:

@@ -153,6 +153,18 @@ def test_a_folder_stands_for_the_files_in_it(tmp_path: Path) -> None:
         read_file(folder)
 
 
+def test_a_list_without_a_kind_in_a_folder_is_passed_over_and_told(tmp_path: Path) -> None:
+    """Older support bundles of Troubleshoot write their CustomResourceDefinitions so."""
+    untyped = {"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {"name": "addons.k3s.cattle.io"}}]}
+    for name, raw in {"nodes.json": dump(listed(node("n1"), kind="NodeList")), "crds.json": dump(untyped)}.items():
+        (tmp_path / name).write_bytes(raw)
+    found = read_files([str(tmp_path)])
+    assert [*found.snapshot.nodes] == ["n1"]
+    assert f"{tmp_path}/crds.json: a list without a kind, passed over" in found.warnings
+    with pytest.raises(FileError, match=r"crds.json: document 1: has no kind, but items; allowed is what kubectl"):
+        read_file(tmp_path / "crds.json")
+
+
 def test_a_folder_without_nodes_is_named_once(tmp_path: Path) -> None:
     for name in ("a.json", "b.json"):
         (tmp_path / name).write_bytes(dump(POD))

@@ -31,7 +31,7 @@ import yaml
 from msgspec import Struct
 
 from tightship.objects import ObjectError
-from tightship.objects.mistyped import quote_quantities
+from tightship.objects.mistyped import mend
 from tightship.objects.quoting import quoted
 from tightship.objects.unreadable import UNREADABLE
 
@@ -331,7 +331,7 @@ def marked_documents(raw: bytes) -> Iterator[tuple[object, yaml.Node]]:
             _check_depth(raw)
         for document, node in _loaded(raw):
             _check_size(document, len(raw))
-            quote_quantities(document)
+            mend(document)
             yield document, node
     except yaml.MarkedYAMLError as error:
         mark, problem = error.problem_mark, " ".join(str(error.problem or error.context).split())
@@ -362,7 +362,7 @@ class FileObjects(Struct):
     """The contents of files: how many objects of each kind were taken and *passed_over*, and the *problems*.
 
     *present* are the known kinds that the files mention, even if only by an empty list, and *lists* how many lists say
-    that they hold nothing else. *named* are the file's names.
+    that they hold nothing else. *named* are the file's names, *untyped* the lists in folders whose kind nobody knows.
     """
 
     named: list[str]
@@ -371,6 +371,7 @@ class FileObjects(Struct):
     present: set[str]
     problems: list[str]
     lists: Counter[str]
+    untyped: list[str]
 
     @property
     def name(self) -> str:
@@ -502,7 +503,7 @@ def read_objects(
 
 
 def _nothing() -> FileObjects:
-    return FileObjects([], Counter(), Counter(), set(), [], Counter())
+    return FileObjects([], Counter(), Counter(), set(), [], Counter(), [])
 
 
 class _Reader:
@@ -549,9 +550,14 @@ class _Reader:
         elif not head.kind and head.of_event is not msgspec.UNSET and head.event == "DELETED":
             self._no_object(f"{place}: says that an object was deleted; {ALLOWED}, but without --watch")
         elif not kind:
-            cut = head.items is not msgspec.UNSET
-            why = ", but items: the file is cut off" if cut else "" if ", item" in place else f"; {ALLOWED}"
-            self._no_object(f"{place}: has no kind{why}", always=cut)
+            # kubectl writes the kind of a List in YAML last. JSON that is cut off can't be read at all.
+            items, cut = head.items is not msgspec.UNSET, self.beginning[1:2] not in "{["
+            if items and self._of_folder and not cut:
+                self.held.untyped.append(self._name)
+            else:
+                why = "" if ", item" in place else f"; {ALLOWED}"
+                why = ", but items: the file is cut off" if items and cut else ", but items" + why if items else why
+                self._no_object(f"{place}: has no kind{why}", always=items)
         elif kind.endswith("List") and head.items is not msgspec.UNSET:
             of = kind.removesuffix("List")
             if self._known(of, api_version):

@@ -237,6 +237,7 @@ class _Reader:
         at = agreed_time(still, self._stamped)
         remarks = [*remarks_of(snapshot, self._state.strays()), *partial(snapshot, held.lists["Pod"])]
         remarks = [*self._repeated.remarks(), *odd_clocks(still, self._stamped, at), *remarks]
+        remarks += [f"{each}: a list without a kind, passed over" for each in held.untyped]
         return FileCluster(snapshot, tuple(remarks), at, counts=self._counts)
 
     def _note_time(self, thing: ApiObject, raw: bytes | msgspec.Raw) -> None:

@@ -30,7 +30,7 @@ from tightship.objects.devices import (
 )
 from tightship.objects.groups import GroupRule, LeaderWorkerSetWire, PodGroupWire
 from tightship.objects.karpenter import NodePool, NodePoolWire
-from tightship.objects.mistyped import explained, located, quoted_quantities
+from tightship.objects.mistyped import explained, located, mended
 from tightship.objects.mistyped import tree as _tree
 from tightship.objects.node import Node, NodeWire
 from tightship.objects.pod import Pod, PodWire
@@ -191,9 +191,8 @@ def _read(kind: str, raw: _JSON, decoder: Callable[[_JSON], _T]) -> _T:
     try:
         thing = decoder(raw)
     except (*UNREADABLE, QuantityError) as error:
-        written = raw if isinstance(error, UnicodeDecodeError) else quoted_quantities(raw)
+        written = raw if isinstance(error, UnicodeDecodeError) else mended(raw)
         if written is not raw and isinstance(error, msgspec.ValidationError):
-            # As on the API server, ``cpu: 1`` is a quantity.
             return _read(kind, written, decoder)
         namespace, name = identity(raw)
         problem = located(raw, error) if isinstance(error, QuantityError) else explained(raw, str(error))

@@ -1,4 +1,4 @@
-"""Values of the wrong type: quantities without quotes are put in quotes, everything else is named by key and value."""
+"""Values of the wrong type: those that an API server takes are mended, everything else is named by key and value."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tightship.objects.unreadable import UNREADABLE
 
 QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "allocatedResources", "overhead"})
 """Keys of maps of quantities. The ``allocatable.count`` of a CSINode is a number."""
+
+_PARTS = frozenset({"spec", "status"})
 
 _JSON = bytes | bytearray | memoryview | msgspec.Raw
 
@@ -39,13 +41,20 @@ def tree(raw: _JSON) -> object:
         return None
 
 
-def quote_quantities(node: object) -> bool:
-    """Turn numbers in maps of quantities into text, in place. Return whether there were any."""
+def mend(node: object) -> bool:
+    """Turn numbers in maps of quantities into text, and drop ``spec: null`` and ``status: null``, in place.
+
+    An API server reads both so. Return whether there were any.
+    """
     found = False
     if isinstance(node, list):
         for each in node:
-            found |= quote_quantities(each)
+            found |= mend(each)
     elif isinstance(node, dict):
+        for key in _PARTS & node.keys():
+            if node[key] is None:
+                del node[key]
+                found = True
         for key, value in node.items():
             if key in QUANTITIES and isinstance(value, dict):
                 for name, amount in value.items():
@@ -53,15 +62,15 @@ def quote_quantities(node: object) -> bool:
                         value[name] = str(amount)
                         found = True
             else:
-                found |= quote_quantities(value)
+                found |= mend(value)
     return found
 
 
-def quoted_quantities(raw: _JSON) -> _JSON:
-    """Return *raw* with numbers in maps of quantities as text; *raw* itself if it holds none."""
+def mended(raw: _JSON) -> _JSON:
+    """Return *raw* as :func:`mend` leaves it; *raw* itself if it is that already."""
     document = tree(raw)
     try:
-        return msgspec.json.encode(document) if quote_quantities(document) else raw
+        return msgspec.json.encode(document) if mend(document) else raw
     except RecursionError:
         return raw
 
