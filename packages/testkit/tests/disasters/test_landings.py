@@ -44,7 +44,7 @@ WRITES = ("configmaps", "nodes", "pods/eviction")
 NODES = 6
 ALONE = {"kill": 15.0, "freeze": 50.0, "stop": 8.0}
 """Most seconds for which a pod may be without a node without a standby: until another one leads, goes on, or ends."""
-MOST = 2
+MOST = {"kill": 2, "freeze": 1, "stop": 1}
 """Writes of each resource at which a replica is lost, from the first on."""
 
 
@@ -161,7 +161,7 @@ def test_a_replica_that_is_lost_at_a_write_keeps_no_pod_waiting(what: str, repli
     wrong: list[str] = []
     for resource in WRITES:
         assert asked[resource]
-        for skip in range(min(asked[resource], MOST)):
+        for skip in range(min(asked[resource], MOST[what])):
             args = {"program": "node-compactor", "resource": resource, "before": before, "skip": skip, **reported}
             found, result = played(scenario(Step(at=0.0, kind=f"{what}-at-landing", args=args), replicas=replicas))
             wrong += [f"{resource} {skip}: {each}" for each in result.violations]
