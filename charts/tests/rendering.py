@@ -14,10 +14,6 @@ from tightship_e2e.renderings import HOOK, Renderings
 
 EVERYTHING = "everything"
 
-CASES = [(chart, name) for chart in CONTROLLERS for name in (*features(chart), EVERYTHING)]
-"""Every chart of a controller with every feature."""
-
-each_case = pytest.mark.parametrize(("chart", "name"), CASES, ids=[f"{chart}-{name}" for chart, name in CASES])
 each_chart = pytest.mark.parametrize("chart", CONTROLLERS)
 each_node_chart = pytest.mark.parametrize("chart", NODE_CONTROLLERS)
 
@@ -99,6 +95,22 @@ class Render:
 
 Feature = Callable[[str, str], Rendered]
 """Renders a chart with the values of one feature, or with ``everything``, once."""
+
+
+def each_case(test: Callable[[Feature, str, str], None]) -> Callable[[Feature, str], None]:
+    """Run *test* on every chart of a controller, there with every feature; what fails is noted with the feature."""
+
+    def every(feature: Feature, chart: str) -> None:
+        for name in (*features(chart), EVERYTHING):
+            try:
+                test(feature, chart, name)
+            except Exception as error:
+                error.add_note(f"{chart}, {name}")
+                raise
+
+    every.__name__, every.__doc__, every.__module__ = test.__name__, test.__doc__, test.__module__
+    marked: Callable[[Feature, str], None] = each_chart(every)
+    return marked
 
 
 def _rights(rules: list[Json]) -> Iterator[tuple[str, str]]:

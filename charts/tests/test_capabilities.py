@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import yaml
 from rendering import Json, Render, each_chart, each_node_chart
 
 from tightship_charts.matrix import ALL_APIS, APIS, FEATURES, FENCE, POLICY, Values, everything, merge
-from tightship_charts.places import INSTALLABLE, UMBRELLA
+from tightship_charts.places import CONTROLLERS, INSTALLABLE, UMBRELLA
 from tightship_e2e import binaries
 from tightship_e2e.helm import Helm, objects, run
 from tightship_e2e.plugin import require_programs
@@ -26,6 +28,19 @@ LISTED: Mapping[str, Sequence[str]] = yaml.safe_load(
 RELEASES = [f"1.{minor}" for minor in range(28, 39)]
 """Every minor release that the charts allow, up to the newest of which there is a list."""
 
+
+def served(release: str) -> set[str]:
+    """The kinds of Kubernetes itself that a release serves, of those that the charts may make."""
+    return {each for each, (first, last) in LISTED.items() if minor(first) <= minor(release) <= minor(last)}
+
+
+def minor(release: str) -> int:
+    return int(release.partition(".")[2])
+
+
+TURNS = [each for before, each in pairwise(("1.0", *RELEASES)) if served(before) != served(each)]
+"""The releases that serve other kinds than the one before."""
+
 PODS = {"podMonitor": FEATURES["pod monitor"]["podMonitor"], "serviceMonitor": {"enabled": False}}
 ASKED: Values = {"dryRun": False, "serviceMonitor": {"enabled": True}}
 
@@ -35,17 +50,8 @@ def kind(item: Json) -> str:
     return f"{item['apiVersion']}/{item['kind']}"
 
 
-def minor(release: str) -> int:
-    return int(release.partition(".")[2])
-
-
-def served(release: str) -> set[str]:
-    """The kinds of Kubernetes itself that a release serves, of those that the charts may make."""
-    return {each for each, (first, last) in LISTED.items() if minor(first) <= minor(release) <= minor(last)}
-
-
 @pytest.mark.takes(2)
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", [*TURNS, RELEASES[-1]])
 @each_chart
 def test_every_kind_is_one_that_the_release_of_kubernetes_serves(render: Render, chart: str, release: str) -> None:
     """Rendered without a cluster by its version alone, and with the list of kinds that Argo CD would hand over."""
@@ -88,31 +94,48 @@ def text(helm: Helm, chart: Path, values: Values, *flags: str) -> str:
     return helm("template", "rel", chart, *flags, values=values)
 
 
-@each_chart
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"serviceMonitor": {"enabled": True}}, "serviceMonitor.enabled is true"),
-        ({"global": {"serviceMonitor": {"enabled": True}}}, "serviceMonitor.enabled is true"),
-        (PODS, "podMonitor.enabled is true"),
-        ({"prometheusRule": {"enabled": True}}, "prometheusRule.enabled is true"),
-        ({"verticalPodAutoscaler": {"enabled": True}}, "verticalPodAutoscaler.enabled is true"),
-        (
-            {"grafanaDashboard": {"enabled": True, "operator": {"enabled": True}}},
-            "grafanaDashboard.operator.enabled is",
+MISSED: Sequence[tuple[Values, Collection[str]]] = [
+    (
+        reduce(
+            merge,
+            [
+                {"dryRun": False},
+                {"serviceMonitor": {"enabled": True}},
+                {"prometheusRule": {"enabled": True}},
+                {"verticalPodAutoscaler": {"enabled": True}},
+                {"grafanaDashboard": {"enabled": True, "operator": {"enabled": True}}},
+                FEATURES["secure by cert-manager"],
+            ],
         ),
-        (FEATURES["secure by cert-manager"], "http.secure.issuerRef is set"),
-        ({"dryRun": False}, "admissionPolicy.enabled is true"),
-    ],
-)
+        {
+            "admissionPolicy.enabled is true",
+            "serviceMonitor.enabled is true",
+            "prometheusRule.enabled is true",
+            "verticalPodAutoscaler.enabled is true",
+            "grafanaDashboard.operator.enabled is true",
+            "http.secure.issuerRef is set",
+        },
+    ),
+    (PODS, {"podMonitor.enabled is true"}),
+    ({"global": {"serviceMonitor": {"enabled": True}}}, {"serviceMonitor.enabled is true"}),
+]
+"""Values that ask for kinds of others, and what is said of each where they are not served."""
+
+
+def missed(rendered: str) -> set[str]:
+    return set(re.findall(r"^# WARNING: (.*? is \w+)", rendered, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("values", "said"), MISSED)
 def test_what_a_cluster_does_not_serve_is_missed_in_the_manifests_too(
-    helm: Helm, charts: Path, chart: str, values: Values, said: str
+    helm: Helm, charts: Path, values: Values, said: Collection[str]
 ) -> None:
     """Argo CD and kustomize show no notes."""
-    rendered = text(helm, charts / chart, values, "--api-versions=v1/Pod")
-    assert f"\n# WARNING: {said}" in rendered
-    assert "# WARNING" not in text(helm, charts / chart, values)
-    assert f"# WARNING: {chart}.{said}" in text(helm, charts / UMBRELLA, {chart: values}, "--api-versions=v1/Pod")
+    for chart in CONTROLLERS:
+        assert missed(text(helm, charts / chart, values, "--api-versions=v1/Pod")) == said
+        assert "# WARNING" not in text(helm, charts / chart, values)
+    suite = text(helm, charts / UMBRELLA, dict.fromkeys(CONTROLLERS, values), "--api-versions=v1/Pod")
+    assert missed(suite) == {f"{chart}.{each}" for chart in CONTROLLERS for each in said}
 
 
 @each_node_chart

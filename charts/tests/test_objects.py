@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shutil
 from collections.abc import Iterator
+from functools import reduce
+from itertools import groupby
 from pathlib import Path
-from typing import cast
 
+import jsonschema
 import pytest
 from rendering import Feature, Json, Render, each_case, each_chart
 
 from tightship_charts.matrix import ALL_APIS, APIS, FEATURES, LONGEST_RELEASE, Values, everything
 from tightship_charts.places import CONTROLLERS, UMBRELLA
-from tightship_charts.values import documented, own_keys
+from tightship_charts.schema import schema_of
+from tightship_charts.values import defaults, documented, own_keys
 from tightship_e2e.helm import Helm, HelmError
 
 POLICIES = {f"{kind}AdmissionPolicy{part}" for kind in ("Mutating", "Validating") for part in ("", "Binding")}
@@ -126,26 +130,42 @@ def test_a_hostile_value_is_refused_by_its_name(render: Render, key: str) -> Non
         render("hpa-scaler", {key: HOSTILE[key]})
 
 
-@pytest.mark.takes(10)
 @each_chart
 def test_a_default_that_is_taken_away_is_missed_by_its_name_or_by_nothing(render: Render, chart: str) -> None:
     """As by ``--set image=null``, and by a heading in a file of values with nothing under it."""
+    schema = jsonschema.Draft7Validator(schema_of(chart))
+    optional: list[tuple[str, ...]] = []
     for value in documented(chart):
         # What charts share is the same text and the same templates in all of them: see test_values_matter.py.
         if value.default is None or not (chart == CONTROLLERS[0] or value.path[0] in own_keys(chart)):
             continue
-        taken: object = None
-        for key in reversed(value.path):
-            taken = {key: taken}
+        left = copy.deepcopy(defaults(chart))
+        del reduce(lambda within, key: within[key], value.path[:-1], left)[value.path[-1]]
+        problems = [each.message for each in schema.iter_errors(left)]
+        assert problems in ([], [f"'{value.path[-1]}' is a required property"]), value.dotted
+        optional += [] if problems else [value.path]
+    with pytest.raises(HelmError, match="missing property 'interval'"):
+        render(chart, {"interval": None})
+
+    def taken_away(paths: list[tuple[str, ...]]) -> None:
+        values: Values = {"dryRun": False}
+        for path in paths:
+            within = values
+            for key in path[:-1]:
+                within = within.setdefault(key, {})
+            within[path[-1]] = None
         try:
-            objects = render(chart, {"dryRun": False, **cast("Values", taken)}, apis=ALL_APIS).objects
+            objects = render(chart, values, apis=ALL_APIS).objects
         except HelmError as error:
-            said, objects = str(error), []
-        else:
-            said = ""
-        allowed = f"missing property '{value.path[-1]}'|{value.dotted}: nothing would block|^$"
-        assert re.search(allowed, said), (value.dotted, said)
-        assert not list(nothings(objects)), value.dotted
+            said, half, objects = str(error), len(paths) // 2, []
+            assert half or f"{'.'.join(paths[0])}: nothing would block" in said, (paths, said)
+            for part in (paths[:half], paths[half:]) if half else ():
+                taken_away(part)
+        assert not list(nothings(objects)), paths
+
+    # All at once, but for those that are parts of others.
+    for _, each in groupby(sorted(optional, key=len), key=len):
+        taken_away(list(each))
 
 
 def test_a_chart_that_says_too_little_is_told_what_is_missing(helm: Helm, charts: Path, tmp_path: Path) -> None:

@@ -176,8 +176,9 @@ async def killed(folder: Path, number: int, *, after: bool, standby: bool) -> bo
 
 @pytest.mark.slow
 @pytest.mark.takes(4)
-@pytest.mark.parametrize("standby", [False, True], ids=["alone", "with a standby"])
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("after", "standby"), [(False, False), (True, True)], ids=["before, alone", "after, with a standby"]
+)
 def test_killed_at_any_write_of_a_drain_that_waits_the_next_one_ends_it(
     tmp_path: Path, after: bool, standby: bool
 ) -> None:

@@ -14,12 +14,11 @@ BUFFER = 8, "1"
 """Room for eight pods of one CPU: two nodes of the nine, beside half-CPU pods that fill four."""
 
 
-@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1"])
-def test_no_node_of_ours_comes_back_for_a_buffer(version: str) -> None:
+def test_no_node_of_ours_comes_back_for_a_buffer() -> None:
     load = constant(8, 4)
-    alone = live_for(HOURS, load, nodes=9, buffer=BUFFER, buffers_version=version)
+    alone = live_for(HOURS, load, nodes=9, buffer=BUFFER)
     assert (len(alone.added), alone.evictions) == (0, 0)
-    ours = live_for(HOURS, load, nodes=9, buffer=BUFFER, buffers_version=version, controllers=["node-compactor"])
+    ours = live_for(HOURS, load, nodes=9, buffer=BUFFER, controllers=["node-compactor"])
     assert ours.added == []
     assert ours.removed, "there was a node to spare"
     assert "BufferNeedsNode" in ours.said
@@ -27,10 +26,10 @@ def test_no_node_of_ours_comes_back_for_a_buffer(version: str) -> None:
 
 
 @pytest.mark.parametrize("controller", BOTH)
-def test_over_half_a_day_with_rollouts_no_node_comes_back_for_a_buffer_of_a_workload(controller: str) -> None:
+def test_over_hours_with_rollouts_no_node_comes_back_for_a_buffer_of_a_workload(controller: str) -> None:
     """The buffer is twice as large as Deployment w0, says the autoscaler. Each hour a Deployment is rolled over."""
     share = {"percentage": 200}
-    day = live_for(12, constant(8, 4), nodes=9, share=share, controllers=[controller], rollouts_every=HOUR)
+    day = live_for(6, constant(8, 4), nodes=9, share=share, controllers=[controller], rollouts_every=HOUR)
     assert day.removed, "there was a node to spare"
     assert day.evictions
     assert day.added == []

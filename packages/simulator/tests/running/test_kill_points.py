@@ -83,11 +83,15 @@ async def killed(drain: Drain, folder: Path, number: int, *, after: bool) -> str
 def points(calls: list[Call], what: str) -> Iterator[tuple[Call, bool]]:
     """Yield the requests at which to kill, and whether once they are carried out.
 
-    A read leaves nothing behind: nobody can tell whether it was carried out.
+    A read leaves nothing behind: nobody can tell whether it was carried out, nor which of those between two writes was
+    the last.
     """
-    for call in calls:
-        if bool(call.write_number) is (what != "read"):
-            yield call, what == "after a write"
+    for call, following in zip(calls, [*calls[1:], None], strict=True):
+        if call.write_number:
+            if what != "read":
+                yield call, what == "after a write"
+        elif what == "read" and (following is None or following.write_number):
+            yield call, False
 
 
 @pytest.mark.virtual_time

@@ -74,7 +74,6 @@ def live_for(
     cpu: str = "500m",
     buffer: tuple[int, str] | None = None,
     share: Json | None = None,
-    buffers_version: str = "v1beta1",
     settings: Mapping[str, Json] = {},
     warm_up: float = WARM_UP,
     hpas: bool = False,
@@ -105,11 +104,11 @@ def live_for(
         if hpas:
             store.load([_autoscaler(name) for name in load(-warm_up)])
         if buffer is not None:
-            store.load(_buffer(*buffer, buffers_version))
+            store.load(_buffer(*buffer))
         if share is not None:
             simulation.living.others.append(BufferController())
             ref = {"apiGroup": "apps", "kind": "Deployment", "name": "w0"}
-            store.load(_buffers({"scalableRef": ref, **share}, {}, buffers_version))
+            store.load(_buffers({"scalableRef": ref, **share}, {}))
         # A cluster that has just been filled is not what a controller finds.
         clock.start(simulation, -warm_up)
         while clock.now() < 0:
@@ -256,7 +255,7 @@ def _autoscaler(name: str) -> Json:
     }
 
 
-def _buffer(replicas: int, cpu: str, version: str) -> list[Json]:
+def _buffer(replicas: int, cpu: str) -> list[Json]:
     """Return a buffer as its autoscaler has filled in its status, and what it needs."""
     resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
     template = {"spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]}}
@@ -264,18 +263,18 @@ def _buffer(replicas: int, cpu: str, version: str) -> list[Json]:
     spec = {"podTemplateRef": {"name": "spare"}, "replicas": replicas}
     return [
         {"apiVersion": "v1", "kind": "PodTemplate", "metadata": where, "template": template},
-        *_buffers(spec, {**spec, "podTemplateGeneration": 1}, version),
+        *_buffers(spec, {**spec, "podTemplateGeneration": 1}),
     ]
 
 
-def _buffers(spec: Json, status: Json, version: str) -> list[Json]:
+def _buffers(spec: Json, status: Json) -> list[Json]:
     group = "autoscaling.x-k8s.io"
     return [
         {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {"name": f"capacitybuffers.{group}"},
-            "spec": {"group": group, "versions": [{"name": version, "served": True}]},
+            "spec": {"group": group, "versions": [{"name": "v1beta1", "served": True}]},
         },
         {
             "apiVersion": f"{group}/v1beta1",

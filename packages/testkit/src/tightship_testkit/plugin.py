@@ -26,11 +26,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             each.add_marker(pytest.mark.takes(1))
 
 
+def pytest_collection() -> None:
+    """Look for no garbage while tests are collected: nearly all of it stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage less often: the tests themselves stay, and most of what a simulation makes soon goes by itself.
 
     By default the looking takes an eighth of a run's time.
     """
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
