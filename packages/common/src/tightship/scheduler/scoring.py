@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tightship.scheduler.space import CPU, MEMORY, PodDemand, Space
+from tightship.scheduler.topology import NodeMask
 
 Indices = NDArray[np.intp]
 Choice = Callable[[Space, PodDemand, Indices], int]
@@ -75,10 +76,15 @@ def scheduler_choice(space: Space, demand: PodDemand, nodes: Indices) -> int:
         nodes = np.union1d(nodes, space.feasible(msgspec.structs.replace(demand, static=demand.strays)).nonzero()[0])
     enough = nodes_to_find(len(space.nodes))
     if len(nodes) > enough:
-        start = int(np.searchsorted(nodes, space.next_start))
+        start = int(nodes.searchsorted(space.next_start))
         nodes = np.concatenate((nodes[start : start + enough], nodes[: max(0, start + enough - len(nodes))]))
         space.next_start = int(nodes[-1]) + 1
-    return int(nodes[scheduler_scores(space, demand, nodes).argmax()])
+    spec = demand.template.spec
+    if space.filters.soft_taints(spec, space.leaving_taint) is not None or spec.preferred_nodes:
+        return int(nodes[scheduler_scores(space, demand, nodes).argmax()])
+    if _avoided(space, demand) is not None:
+        nodes = _staying(space, nodes)  # one soft taint outweighs all that resources add up to
+    return int(nodes[_resources(space, demand, nodes).argmax()])
 
 
 def nodes_to_find(nodes: int) -> int:
@@ -93,71 +99,75 @@ def scheduler_scores(space: Space, demand: PodDemand, nodes: Indices) -> NDArray
 
     Quotients of floats round down to the scheduler's whole numbers as long as a node has less than 2**46 bytes.
     """
-    known = space.known.take(nodes, axis=1)
-    amounts = space.spare.take(nodes, axis=1)
-    amounts[CPU] -= demand.scoring[CPU]
-    amounts[MEMORY] -= demand.scoring[MEMORY]
-    np.maximum(amounts, 0, out=amounts)
-    if space.snapshot.schedulers.get(demand.template.spec.scheduler) == "MostAllocated":
-        # What will be requested, instead of what will be left.
-        np.subtract(space.capacity[:2].take(nodes, axis=1), amounts, out=amounts)
-    amounts *= _MAX
-    amounts /= known
-    each = amounts.astype(np.int64)
-    score: NDArray[np.int64] = each[CPU]
-    score += each[MEMORY]
-    score //= space.kinds.take(nodes)
-    score += _balanced(space, demand, nodes, known)
-    soft = _soft_taints(space, demand, nodes)
-    if soft is not None:
+    spec, avoided = demand.template.spec, _avoided(space, demand)
+    score = _resources(space, demand, nodes)
+    soft = np.zeros(len(nodes), dtype=np.int64)
+    if (counts := space.filters.soft_taints(spec, space.leaving_taint)) is not None:
+        soft += counts.take(nodes)
+    if avoided is not None:
+        soft += avoided.take(nodes)
+    if counts is not None or soft.any():
         score += _TAINT_WEIGHT * _normalized(soft, reverse=True)
-    preferred = space.filters.preferences(demand.template.spec)
+    preferred = space.filters.preferences(spec)
     if preferred is not None:
-        score += _AFFINITY_WEIGHT * _normalized(preferred[nodes], reverse=False)
+        score += _AFFINITY_WEIGHT * _normalized(preferred.take(nodes), reverse=False)
     return score
 
 
-def _soft_taints(space: Space, demand: PodDemand, nodes: Indices) -> NDArray[np.int64] | None:
-    """Return how many soft taints of each of *nodes* the pod does not tolerate; ``None`` if all are 0.
+def _avoided(space: Space, demand: PodDemand) -> NodeMask | None:
+    """Return the nodes about to go, if their soft taint keeps the pod away.
 
-    The taint of nodes about to go counts on the nodes that would carry it, wherever it is now.
+    The taint counts on the nodes that would carry it, wherever it is now.
     """
-    spec, own = demand.template.spec, space.leaving_taint
-    counts = space.filters.soft_taints(spec, own)
-    found = None if counts is None else counts[nodes]
+    own = space.leaving_taint
     if own is None or space.leaving is None:
-        return found
+        return None
     tolerates = space.tolerating.get((demand, own))
     if tolerates is None:
-        tolerates = space.tolerating[demand, own] = any(each.tolerates(own) for each in spec.tolerations)
-    leaving = space.leaving.take(nodes)
-    if tolerates or not leaving.any():
-        return found
-    return leaving.astype(np.int64) if found is None else found + leaving
+        tolerations = demand.template.spec.tolerations
+        tolerates = space.tolerating[demand, own] = any(each.tolerates(own) for each in tolerations)
+    return None if tolerates else space.leaving
 
 
-def _balanced(space: Space, demand: PodDemand, nodes: Indices, capacity: NDArray[np.float64]) -> NDArray[np.int64]:
-    cpu, memory = _amounts(demand)
-    if not cpu and not memory:
-        return np.zeros(len(nodes), dtype=np.int64)
+def _resources(space: Space, demand: PodDemand, nodes: Indices) -> NDArray[np.int64]:
+    """Return the score by ``NodeResourcesFit`` and ``NodeResourcesBalancedAllocation``.
+
+    A plan scores for each of its moves, so it matters how few steps this takes.
+    """
+    known, amounts = space.known.take(nodes, axis=1), space.scored.take(nodes, axis=1)
+    spare, used = amounts[:2], amounts[2:]
+    spare -= demand.scoring
+    np.maximum(spare, 0.0, out=spare)
+    if space.snapshot.schedulers.get(demand.template.spec.scheduler) == "MostAllocated":
+        # What will be requested, instead of what will be left.
+        np.subtract(space.capacity[:2].take(nodes, axis=1), spare, out=spare)
+    spare *= _MAX
+    spare /= known
+    each = spare.astype(np.int64)
+    score: NDArray[np.int64] = each[CPU]
+    score += each[MEMORY]
+    score //= space.kinds.take(nodes)
+    if demand.requested is None:
+        return score
     shares = np.empty((2, 2, len(nodes)))  # of CPU and memory, before and after
-    before, after = shares[:, 0], shares[:, 1]
-    np.subtract(capacity, space.free[:2].take(nodes, axis=1), out=before)
-    before /= capacity
-    np.divide(np.array([[cpu], [memory]]), capacity, out=after)
+    before, after = shares
+    np.divide(used, known, out=before)
+    np.divide(demand.requested, known, out=after)
     after += before
     np.minimum(shares, 1.0, out=shares)
-    apart = shares[0]
-    apart -= shares[1]
+    apart = shares[:, 0]
+    apart -= shares[:, 1]
     np.abs(apart, out=apart)
     apart *= _MAX / 2
     even = np.subtract(_MAX, apart, out=apart).astype(np.int64)
     # Go's integer division truncates towards zero; the sum is never negative here.
-    result: NDArray[np.int64] = even[1] - even[0]
-    result += _MAX // 2
-    result >>= 1
-    result += _MAX // 2
-    return result
+    balance = even[1]
+    balance -= even[0]
+    balance += _MAX // 2
+    balance >>= 1
+    score += balance
+    score += _MAX // 2
+    return score
 
 
 def _normalized(raw: NDArray[np.int64], *, reverse: bool) -> NDArray[np.int64]:

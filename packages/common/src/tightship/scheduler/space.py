@@ -700,7 +700,10 @@ class PodDemand(Struct, frozen=True, eq=False):
     template: PodTemplate
     rows: tuple[tuple[int, int], ...]
     """(row of the matrix, amount) of every requested resource."""
-    scoring: tuple[int, int]
+    scoring: NDArray[np.float64]
+    """A column of milli-CPU and bytes, as kube-scheduler's scoring assumes them."""
+    requested: NDArray[np.float64] | None
+    """A column of the milli-CPU and bytes that are requested, ``None`` without any."""
     static: NodeMask
     """Nodes that labels, taints and the reach of volumes allow."""
     hardness: tuple[int, float]
@@ -890,7 +893,7 @@ class Saved(Struct, frozen=True):
     next_start: int
     open: NodeMask
     free: NDArray[np.int64]
-    spare: NDArray[np.float64]
+    scored: NDArray[np.float64]
 
 
 class Space:
@@ -913,8 +916,9 @@ class Space:
         self.kinds: NDArray[np.int64] = np.maximum((self.capacity[: MEMORY + 1] > 0).sum(axis=0), 1)
         """How many of CPU and memory each node has, as a divisor."""
         self.free = self.capacity.copy()
-        self.spare: NDArray[np.float64] = self.capacity[: MEMORY + 1].astype(np.float64)
-        """milli-CPU and bytes that are not requested, as kube-scheduler's scoring assumes them."""
+        self.scored: NDArray[np.float64] = np.zeros((4, len(self.nodes)))
+        """milli-CPU and bytes that are not requested, as kube-scheduler's scoring assumes them, then those that are."""
+        self.scored[:2] = self.capacity[: MEMORY + 1]
         self.next_start = 0
         """Where the modelled scheduler continues to look for feasible nodes."""
         self.leaving: NodeMask | None = None
@@ -959,7 +963,8 @@ class Space:
         for column, view in enumerate(self.snapshot.nodes.values()):
             for name, amount in view.usage.requested.items():
                 self.free[self._rows[name], column] -= amount
-            self.spare[:, column] -= view.usage.scoring
+            self.scored[:2, column] -= view.usage.scoring
+        self.scored[2:] = self.known - self.free[: MEMORY + 1]
 
     # What a pod demands
 
@@ -1004,12 +1009,14 @@ class Space:
                     f"VerticalPodAutoscaler {anew.autoscaler} can't be read: {anew.problem}",
                 )
         rows = tuple((self._rows[name], amount) for name, amount in amounts.items() if amount > 0)
+        cpu, memory = amounts.get("cpu", 0), amounts.get("memory", 0)
         count = int(np.count_nonzero(static))
         level = 0 if count * 4 <= len(self.nodes) else 2 if plain else 1
         return PodDemand(
             template=template,
             rows=rows,
-            scoring=scoring,
+            scoring=np.array([scoring], dtype=np.float64).T,
+            requested=np.array([[cpu], [memory]], dtype=np.float64) if cpu or memory else None,
             static=static,
             hardness=(level, -max((amount * float(self.scale[row]) for row, amount in rows), default=0.0)),
             affinity=affinity,
@@ -1097,7 +1104,7 @@ class Space:
 
     def saved(self) -> Saved:
         """Return the state to :meth:`restore`."""
-        return Saved(self.mark(), self.next_start, self.open.copy(), self.free.copy(), self.spare.copy())
+        return Saved(self.mark(), self.next_start, self.open.copy(), self.free.copy(), self.scored.copy())
 
     def restore(self, saved: Saved) -> None:
         """Undo everything since *saved*, which takes less time than a rollback of a whole plan."""
@@ -1107,14 +1114,17 @@ class Space:
                 self.constraints.close(node, -1)
             elif not demand.plain:
                 self.constraints.change(demand, node, -step)
-        self.open[:], self.free[:], self.spare[:] = saved.open, saved.free, saved.spare
+        self.open[:], self.free[:], self.scored[:] = saved.open, saved.free, saved.scored
         self.next_start, self._lengths = saved.next_start, None
 
     def _change(self, demand: PodDemand, node: int, step: int) -> None:
+        free, scored = self.free, self.scored
         for row, amount in demand.rows:
-            self.free[row, node] -= step * amount
-        self.spare[0, node] -= step * demand.scoring[0]
-        self.spare[1, node] -= step * demand.scoring[1]
+            free[row, node] -= step * amount
+            if row <= MEMORY:
+                scored[2 + row, node] += step * amount
+        scored[0, node] -= step * demand.scoring[0, 0]
+        scored[1, node] -= step * demand.scoring[1, 0]
         self._changed.add(node)
         if not demand.plain:
             self.constraints.change(demand, node, step)
