@@ -54,8 +54,7 @@ class Lines:
         self._living: dict[str, list[float]] = {}
         self._heirs: defaultdict[str, list[list[float]]] = defaultdict(list)
 
-    def add(self, pod: str, at: float) -> None:
-        del at
+    def add(self, pod: str) -> None:
         heirs = self._heirs[_workload(pod)]
         self._living[pod] = heirs.pop(0) if heirs else []
 
@@ -76,11 +75,11 @@ def _workload(pod: str) -> str:
     return pod.rsplit("-", 2)[0]
 
 
-def run(settings: Mapping[str, str], days: float) -> dict[str, Any]:
+def run(settings: Mapping[str, str], days: int) -> dict[str, Any]:
     traffic, names = Traffic(WORKS), {each.name for each in WORKS}
     lines = Lines()
-    replicas: defaultdict[str, list[int]] = defaultdict(list)
-    found: dict[str, Any] = {"nodeHours": 0.0, "removed": 0, "added": 0}
+    replicas = Counter[str]()
+    found: dict[str, Any] = {"nodeHours": 0.0, "removed": 0}
 
     async def live(simulation: Simulation) -> None:
         store, start = simulation.store, simulation.now().timestamp()
@@ -88,34 +87,37 @@ def run(settings: Mapping[str, str], days: float) -> dict[str, Any]:
         store.load(objects(7, simulation.now(), forty(), WORKS))
         store.load([_with(settings, each) for each in config_maps()])
         for each in store.list("Pod"):
-            if _workload(each["metadata"]["name"]) in names:
-                lines.add(each["metadata"]["name"], 0)
+            follow("ADDED", each["metadata"]["name"])
         for program in PROGRAMS:
             simulation.start(program, LEADER_ELECT="false", CONFIG_MAP_NAME=program.name, LOG_LEVEL="error")
         version = store.version
-        for minute in range(1, round(days * 24 * 60) + 1):
+        for minute in range(1, days * 24 * 60 + 1):
             await simulation.sleep(60)
             at = simulation.now().timestamp() - start
             simulation.prometheus.outage = Outage.REFUSES if story.fails(traffic.hour()) else Outage.NONE
             found["nodeHours"] += len(store.list("Node")) / 60
-            for asked in simulation.cluster.requests:
-                if asked.subresource == "eviction" and asked.code == 201:
-                    lines.evict(asked.name, at)
-            simulation.cluster.requests.clear()
-            for change in store.changes("Node", version):
-                found["removed"] += change.type == "DELETED"
-                found["added"] += change.type == "ADDED"
+            requests = simulation.cluster.requests
+            for name in [each.name for each in requests if each.subresource == "eviction" and each.code == 201]:
+                lines.evict(name, at)
+            requests.clear()
+            found["removed"] += sum(change.type == "DELETED" for change in store.changes("Node", version))
             for change in store.changes("Pod", version):
-                name = change.object["metadata"]["name"]
-                if _workload(name) in names and change.type != "MODIFIED":
-                    (lines.add(name, at) if change.type == "ADDED" else lines.end(name))
+                follow(change.type, change.object["metadata"]["name"])
             version = store.version
-            if minute % 60 == 0 or minute == round(days * 24 * 60):
-                for each in store.list("Pod"):
-                    if _workload(each["metadata"]["name"]) in names:
-                        replicas[_workload(each["metadata"]["name"])].append(1)
-                if minute >= 24 * 60 * min(1, days):
-                    lines.sample(at)
+            if minute % 60 == 0:
+                replicas.update(_workload(each["metadata"]["name"]) for each in store.list("Pod"))
+            if minute % 60 == 0 and minute >= 24 * 60:
+                lines.sample(at)
+            if minute % (24 * 60) == 0:
+                found.update(
+                    figures(lines, {name: replicas[name] for name in names}, minute // (24 * 60)),
+                    days=minute // (24 * 60),
+                )
+                print(json.dumps(found), flush=True)
+
+    def follow(what: str, pod: str) -> None:
+        if _workload(pod) in names and what != "MODIFIED":
+            (lines.add if what == "ADDED" else lines.end)(pod)
 
     began = time.process_time()
     simulate(
@@ -125,34 +127,38 @@ def run(settings: Mapping[str, str], days: float) -> dict[str, Any]:
         measure=traffic.measure,
         prometheus=Prometheus({"http_requests_total": traffic.rate}),
     )
-    daily, hourly, found["shares"] = [], [], {}
+    return found | {"cpu": time.process_time() - began}
+
+
+def figures(lines: Lines, replicas: Mapping[str, int], days: int) -> dict[str, Any]:
+    """Return what *days* days did to workloads that had so many *replicas* in all hours together."""
+    daily, hourly, shares = [], [], {}
     for name, held in replicas.items():
-        size = len(held) / days / 24
-        shares = []
-        for some in ([at for at in lines.evicted[name] if at // DAY == day] for day in range(math.ceil(days))):
+        size = held / days / 24
+        shares[name] = [round(size, 1)]
+        for day in range(days):
+            some = [at for at in lines.evicted[name] if at // DAY == day]
             most = max((sum(a <= b < a + 3600 for b in some) for a in some), default=0)
-            shares.append(round(len(some) / size, 2))
+            shares[name].append(round(len(some) / size, 2))
             daily += [len(some) / size] * max(1, round(size))
             hourly += [most / size] * max(1, round(size))
-        found["shares"][name] = [round(size, 1), *shares]
     times = lines.evicted.values()
-    found["twice"] = sum(b - a < 600 for each in times for a, b in pairwise(sorted(each)))
-    return found | {
+    return {
+        "twice": sum(b - a < 600 for each in times for a, b in pairwise(sorted(each))),
         "evictions": sum(map(len, times)),
         "mean": sum(daily) / len(daily),
         "daily": percentile(daily, 0.99),
         "hourly": percentile(hourly, 0.99),
-        "recent": sum(lines.recent) / len(lines.recent),
         "counts": sorted(Counter(lines.recent).items()),
         "again": percentile(lines.recent, 0.99),
-        "cpu": time.process_time() - began,
+        "shares": shares,
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--settings", nargs="+", default=["workloadPause=0", "workloadPause=10m"])
-    parser.add_argument("--days", type=float, default=7)
+    parser.add_argument("--days", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -166,7 +172,7 @@ def main() -> None:
     first = None
     for settings in options.settings:
         command = [sys.executable, __file__, "--child", settings, "--days", str(options.days)]
-        each = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        each = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
         first = first or each
         more = each["nodeHours"] / first["nodeHours"] - 1
         print(
