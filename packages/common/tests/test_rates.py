@@ -84,12 +84,12 @@ def test_a_rate_slides(rates: Rates, spent: list[Spent], later: float, evicts: i
 
 def test_a_check_says_what_is_left_and_when_more_is() -> None:
     rates, begun = Rates(nodes_per_hour=2, evictions_per_hour=10), kept(Spent(NOON, "a", 1, 7), now=NOON + 120)
-    nodes, evictions = rate_checks([rates], begun, "n1", pods(4))
+    nodes, evictions = rate_checks([rates], begun, pods(4))
     assert (nodes.open, nodes.detail) == (True, "1 of 2 nodes of the cluster in an hour, 1 left")
     wants = "7 of 10 evictions of the cluster in an hour; the node has 4 pods to evict; the next at 13:00 UTC, in 58m"
     assert not evictions.open
     assert (evictions.detail, evictions.fix) == (wants, "wait, or raise maximumEvictionsPerHour of the cluster")
-    [never] = rate_checks([Rates(evictions_per_day=10)], begun, "n1", pods(11))
+    [never] = rate_checks([Rates(evictions_per_day=10)], begun, pods(11))
     assert never.detail.endswith("the node has 11 pods to evict, more than the rate ever lets go")
 
 
@@ -112,7 +112,7 @@ def test_counts_that_nobody_can_read_are_spent_and_are_not_overwritten(text: str
 
 def test_counts_of_a_time_to_come_are_nobodys_and_said() -> None:
     begun = begun_in({BEGUN_ANNOTATION: '[{"at":"2126-11-28T12:00:00Z","nodes":1}]'}, NOON)
-    [check] = rate_checks([HOURLY], begun, "n1", pods(1))
+    [check] = rate_checks([HOURLY], begun, pods(1))
     assert "2126-11-28T12:00:00Z, which is to come" in check.detail
     assert "remove that annotation" in check.fix
     assert not check.open
@@ -328,9 +328,9 @@ def test_a_pod_that_came_after_the_claim_of_its_node_keeps_its_workload_from_oth
 
 
 def test_a_check_shows_the_last_evictions_and_the_next() -> None:
-    *_, waits = rate_checks([RESTING], after(120), "n1", web("shop"))
+    *_, waits = rate_checks([RESTING], after(120), web("shop"))
     assert waits.detail == "Deployment shop/shop: last eviction 2m ago, the next at 12:10 UTC, in 8m"
-    *_, rests = rate_checks([RESTING], after(7200, 2), "n1", web("shop"))
+    *_, rests = rate_checks([RESTING], after(7200, 2), web("shop"))
     assert (rests.open, rests.detail) == (True, "Deployment shop/shop: last eviction 2h ago, 2 in a day")
 
 

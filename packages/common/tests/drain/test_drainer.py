@@ -29,7 +29,7 @@ from tightship.objects.drain_record import (
 from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
 from tightship.rules.nodes import TO_BE_DELETED
-from tightship_testkit.builders import controller
+from tightship_testkit.builders import controller, node
 from tightship_testkit.faults import Call, Fault, Reset
 from tightship_testkit.simulated import BUDGET, LOST, UNHEARD, until
 
@@ -135,6 +135,28 @@ async def test_who_takes_over_in_the_middle_of_a_rest_rests_once_more_and_ends_t
     await second.settled()
     assert [each.ending for each in second.reported(EventKind.ENDED)] == [Ending.HANDED_OVER]
     assert sorted(bench.api.evicted) == MOVED
+
+
+async def test_two_claims_of_one_moment_older_than_a_pods_binding_evict_its_workload_a_rest_apart(
+    bench: Bench,
+) -> None:
+    """Neither claim counts the pod that came after its plan, so the compare-and-swap on the Lease lets both through."""
+    bench.api.store.modify("ReplicaSet", "web", "shop", lambda raw: raw["spec"].update(replicas=3))
+    bench.api.store.load([node("n3"), known_pod("late", on="n2", tolerations=TOLERATIONS)])
+    rules = msgspec.structs.replace(FAST.rules, workload_pause=60.0)
+    first, second = await bench.replica(), await bench.replica("b")
+    for each, name in ((first, "n1"), (second, "n2")):
+        each.settings = msgspec.structs.replace(FAST, rules=rules)
+        judged = each.cache.snapshot().nodes[name].node
+        assert await each.asks(Order(judged, "pool", "p", lambda *_: None)) is None
+    times: list[float] = []
+    for count in (1, 2, 3):
+        await until(lambda count=count: len(bench.api.evicted) >= count, 300.0)
+        times.append(asyncio.get_running_loop().time())
+    assert all(b - a > 59 for a, b in itertools.pairwise(times))
+    assert sorted(bench.api.evicted) == ["uid-Pod-late", *MOVED]
+    await until(lambda: not (first.drainer.driving or second.drainer.driving))
+    assert bench.claims() == []
 
 
 async def test_a_drain_that_breaks_off_by_a_defect_is_told_and_taken_up_again(

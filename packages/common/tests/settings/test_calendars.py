@@ -94,6 +94,10 @@ def test_an_event_under_way_counts() -> None:
 DAY = "DTSTART;VALUE=DATE:20261224"
 WEEKLY = "DTSTART;TZID={}:20261123T090000\nDURATION:PT1H\nRRULE:FREQ=WEEKLY;{}\nSUMMARY:Release"
 
+DAILY = "DTSTART;TZID=Europe/Berlin:20261123T090000\nDURATION:PT1H\nRRULE:FREQ=DAILY;COUNT=3"
+THREE = ["2026-11-23T09:00", "2026-11-24T09:00", "2026-11-25T09:00"]
+MONTHLY = "DTSTART;TZID=Europe/Berlin:20261020T190000\nDURATION:PT3H\nRRULE:FREQ=MONTHLY;UNTIL=20270131;{}"
+
 OF_OTHERS = (
     "DTSTART:20261123T080000Z\nDTEND:20261123T090000Z\nORGANIZER;CN=Sixt SE\nRELATED-TO:1\n"
     "X-APPLE-STRUCTURED-LOCATION;X-ADDRESS=4041 Linz;X-APPLE-RADIUS=49.9:geo:1,2\n"
@@ -139,6 +143,37 @@ PERIODS = (
             "DTSTART;TZID=Europe/Berlin:20270328T021500\nDTEND;TZID=Europe/Berlin:20270328T030000",
             ["2027-03-28T03:15"],
         ),
+        # Excluded and added times without the zone of their series, or in another (icalendar-recurrence#24).
+        (f"{DAILY}\nEXDATE:20261124T090000", ["2026-11-23T09:00", "2026-11-25T09:00"]),
+        (f"{DAILY}\nEXDATE:20261124T080000Z", ["2026-11-23T09:00", "2026-11-25T09:00"]),
+        (f"{DAILY}\nEXDATE;TZID=America/New_York:20261124T030000", ["2026-11-23T09:00", "2026-11-25T09:00"]),
+        (f"{DAILY}\nEXDATE;VALUE=DATE:20261124", ["2026-11-23T09:00", "2026-11-25T09:00"]),
+        (f"{DAILY}\nRDATE:20261127T090000", [*THREE, "2026-11-27T09:00"]),
+        ("DTSTART:20261123T080000Z\nDURATION:PT1H\nRRULE:FREQ=DAILY;COUNT=2\nEXDATE:20261124T080000", THREE[:1]),
+        ("DTSTART;VALUE=DATE:20261123\nRDATE;VALUE=DATE:20261127", ["2026-11-23T00:00", "2026-11-27T00:00"]),
+        # Rules in the words of others.
+        (DAILY.replace("FREQ=DAILY;COUNT", "freq=daily;count"), THREE),
+        (f"{DAILY};", THREE),
+        (f"{DAILY};UNTIL=99991231T235959Z".replace(";COUNT=3", ";BYMONTH=12;BYMONTHDAY=7"), ["2026-12-07T09:00"]),
+        (MONTHLY.format("BYDAY=TU;BYSETPOS=3"), ["2026-12-15T19:00", "2027-01-19T19:00"]),
+        (MONTHLY.format("BYDAY=TH,FR;BYSETPOS=-1"), ["2026-11-27T19:00", "2026-12-31T19:00", "2027-01-29T19:00"]),
+        (MONTHLY.format("BYMONTHDAY=-1"), ["2026-11-30T19:00", "2026-12-31T19:00", "2027-01-31T19:00"]),
+        (MONTHLY.format("BYMONTHDAY=31"), ["2026-12-31T19:00", "2027-01-31T19:00"]),
+        (MONTHLY.format("BYDAY=5MO"), ["2026-11-30T19:00"]),
+        # A time that a zone skips comes at the change; those after the change keep their time of day.
+        (
+            "DTSTART;TZID=Europe/Berlin:20270321T020000\nDURATION:PT1H\nRRULE:FREQ=WEEKLY;COUNT=3",
+            ["2027-03-21T02:00", "2027-03-28T03:00", "2027-04-04T02:00"],
+        ),
+        ("DTSTART:20261024T080000Z\nDURATION:PT1H\nRRULE:FREQ=WEEKLY;COUNT=5", ["2026-11-21T09:00"]),
+        # Never over, as Exchange says it; words of others; folded lines that look like others.
+        ("DTSTART:20261224T100000Z\nDTEND:99991231T235959Z", ["2026-12-24T11:00"]),
+        (f"{DAY}\nSTATUS:BUSY", ["2026-12-24T00:00"]),
+        (f"{DAY}\nDESCRIPTION:x\n BEGIN:VEVENT", ["2026-12-24T00:00"]),
+        (f"{DAY}\nSEQUENCE:x\nGEO:1", ["2026-12-24T00:00"]),
+        ("dtstart;value=date:20261224", ["2026-12-24T00:00"]),
+        ('DTSTART;TZID="tzone://Microsoft/Utc":20261224T100000\nDURATION:PT1H', ["2026-12-24T11:00"]),
+        ("DTSTART;TZID=Europe/Berlin:20261224T100000\nDTEND;TZID=Asia/Tokyo:20261224T190000", ["2026-12-24T10:00"]),
         # What no longer matters keeps no calendar away.
         ("DTSTART:20201224T100000Z\nSUMMARY:Reminder", []),
         ("DTSTART:20261224T100000Z\nSTATUS:CANCELLED", []),
@@ -146,6 +181,43 @@ PERIODS = (
 )  # fmt: skip
 def test_calendars_are_as_others_write_them(event: str, begins: list[str]) -> None:
     assert [each.begin for each in spans(event)] == list(map(at, begins))
+
+
+@pytest.mark.parametrize(
+    ("event", "end"),
+    [
+        # Hours pass, days are those of a calendar (RFC 5545, section 3.3.6).
+        ("DTSTART;TZID=Europe/Berlin:20270328T000000\nDURATION:PT6H", "2027-03-28T07:00"),
+        ("DTSTART;TZID=Europe/Berlin:20271031T000000\nDURATION:PT6H", "2027-10-31T05:00"),
+        ("DTSTART;TZID=Europe/Berlin:20270328T000000\nDURATION:P1D", "2027-03-29T00:00"),
+        ("DTSTART;TZID=Europe/Berlin:20270327T120000\nDURATION:P1DT6H", "2027-03-28T18:00"),
+        ("DTSTART;TZID=Europe/Berlin:20270328T000000\nDTEND;TZID=Europe/Berlin:20270328T060000", "2027-03-28T06:00"),
+        ("DTSTART;VALUE=DATE:20261224\nDURATION:P2W", "2027-01-07T00:00"),
+        ("DTSTART:20261224T100000Z\nDURATION:+PT1H", "2026-12-24T12:00"),
+    ],
+)
+def test_an_event_ends_when_its_duration_is_over(event: str, end: str) -> None:
+    assert [each.end for each in spans(event)] == [at(end)]
+
+
+@pytest.mark.parametrize(
+    "onset",
+    [
+        "DTSTART:16010101T000000",
+        "DTSTART:20200101T000000",
+        "DTSTART:20200101T000000\nRDATE:20210101T000000",
+        "DTSTART:20200101T000000\nRRULE:FREQ=YEARLY;BYMONTH=1",
+    ],
+)
+def test_a_zone_of_the_calendar_without_daylight_saving_counts(onset: str) -> None:
+    """The library gave such events the time of UTC."""
+    zone = (
+        f"BEGIN:VTIMEZONE\nTZID:Customized Time Zone\nBEGIN:STANDARD\n{onset}\nTZOFFSETFROM:+0530\nTZOFFSETTO:+0530\n"
+        "END:STANDARD\nEND:VTIMEZONE\n"
+    )
+    text = calendar("DTSTART;TZID=Customized Time Zone:20261224T100000\nDURATION:PT1H")
+    found = freeze_spans(text.replace("BEGIN:VEVENT", f"{zone}BEGIN:VEVENT", 1), "Europe/Berlin", NOW)
+    assert [each.begin for each in found] == [at("2026-12-24T05:30")]
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])

@@ -406,7 +406,7 @@ class CompactorJudge(Judge):
         if own is not None and own.budget is not None:
             limits.append(node_budget(own.budget, f"pool {shown(fact.pool)}", count))
         limits += [*zone_budget(self.settings.zone_budget, fact.view.node, count), *pool_minimum(fact.pool, own)]
-        rates = rate_checks(self.rates(fact.pool), begun, node, fact.evict)
+        rates = rate_checks(self.rates(fact.pool), begun, fact.evict)
         return claimable(node, claimed, (*(each.check(count, node) for each in limits), *rates))
 
     def node_refusals(self, snapshot: Snapshot, node: Node) -> list[Refusal]:

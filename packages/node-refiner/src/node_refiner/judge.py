@@ -383,7 +383,7 @@ class RefinerJudge(Judge):
         fact, count = facts[node], count_at_claim(node, facts, claimed, kinds_of)
         zone = zone_budget(self.settings.zone_budget, fact.view.node, count)
         limits = (node_budget(self.settings.cluster_budget, CLUSTER, count), *zone, *group_minimum(fact.group))
-        rates = rate_checks(self.rates(fact.pool), begun, node, fact.evict)
+        rates = rate_checks(self.rates(fact.pool), begun, fact.evict)
         least = minimums_check(minimums(self.settings), count, node)
         return claimable(node, claimed, (*(each.check(count, node) for each in limits), least, *rates))
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from tightship.rules.windows import Rollouts
 from tightship_simulator.api.landing import LEAVING, drawn
 from tightship_testkit.disasters.groups import DISRUPTIONS, MINIMUM, NODE_POOL, STATUS, SYSTEM, status_text
 from tightship_testkit.disasters.known import finding
+from tightship_testkit.disasters.making import make
 from tightship_testkit.disasters.observer import Observer
 from tightship_testkit.disasters.promises.installations import INSTALLATIONS
 from tightship_testkit.disasters.promises.restarts import RESTARTED_AT
@@ -435,6 +437,14 @@ NIGHT = {"allow": ["Mon 08:02-08:03"]}
 def test_what_is_outside_of_windows_is_seen(windows: Json, steps: list[Step[Drainer]], broken: bool) -> None:
     found = leader(*steps, **reported(windows=windows)).violations()
     assert bool([each for each in found if each.promise == "nothing-outside-windows"]) is broken
+
+
+@pytest.mark.virtual_time
+@pytest.mark.takes(2)
+@pytest.mark.parametrize("seed", [7, 14])
+def test_drains_that_know_no_rollouts_are_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rollouts, "refusal", lambda *_: None)
+    assert "rollouts-settle" in {each.promise for each in run(make(seed)).violations}
 
 
 RELEASED = {"v": 1, "phase": "Backoff", "reason": "Released n1: no controller continues the drain"}

@@ -37,6 +37,7 @@ from tightship.draining.lease_room import (
 )
 from tightship.draining.ledger import Edit, Ledger
 from tightship.kube.leases import Lease
+from tightship.objects import Pod
 from tightship.objects.api_errors import KubeError
 from tightship.objects.drain_record import (
     Addition,
@@ -55,6 +56,7 @@ from tightship.objects.times import recorded_time, rfc3339, rfc3339_ms, with_tim
 from tightship.objects.unreadable import UNREADABLE
 from tightship.planning.savings import ended
 from tightship.rules.limits import CLUSTER
+from tightship.rules.rates import Rates, marks_of, refused_by_rate
 
 _LONGEST_SHOWN = 300
 
@@ -183,6 +185,36 @@ async def take(
     return tuple(answers)
 
 
+async def joined(ledger: Ledger, drain: tuple[str, str], pods: Sequence[Pod], rates: Rates, now: float) -> bool:
+    """Enter the workloads of *pods* into the claim of *drain* (node and op), which is about to evict them.
+
+    Return whether they may go.
+
+    The plan may not have seen some of them: pods can be bound until the cordon. A workload that other drains may evict
+    pods of, or that rests by *rates*, is not entered. A claim that somebody has deleted refuses nothing.
+    """
+    answer = True
+
+    def edit(lease: Lease) -> Mapping[str, str] | None:
+        nonlocal answer
+        answer, present, begun = True, list(_decode(lease)), begun_in(lease.annotations, now)
+        own = next((at for at, each in enumerate(present) if (each.claim.node, each.claim.op) == drain), None)
+        known = {} if own is None else present[own].claim.workloads
+        late = [pod for pod in pods if not marks_of([pod]).keys() <= known.keys()]
+        if own is None or not late:
+            return None
+        for at, each in enumerate(present):
+            begun = begun if at == own else begun.with_drain(None, each.claim.workloads)
+        answer = refused_by_rate([rates], begun, drain[0], late) is None
+        if not answer:
+            return None
+        present[own] = _with_workloads(present[own], {**known, **marks_of(late)})
+        return _with(present, lease.annotations)
+
+    await ledger.change(edit)
+    return answer
+
+
 def rested(node: str, op: str, marks: Mapping[str, int] | None, now: float) -> Edit:
     """Return the edit after which other drains may evict pods of drain *op*'s workloads, once these have rested.
 
@@ -193,16 +225,19 @@ def rested(node: str, op: str, marks: Mapping[str, int] | None, now: float) -> E
         present = list(_decode(lease))
         for at, each in enumerate(present):
             if (each.claim.node, each.claim.op) == (node, op):
-                rest = msgspec.json.decode(each.raw, type=dict[str, msgspec.Raw])
-                rest.pop("workloads", None)
-                raw = msgspec.Raw(msgspec.json.encode(rest))
-                present[at] = _Entry(_read(raw), raw)
+                present[at] = _with_workloads(each, {})
                 return _with(
                     present, with_evicted(lease.annotations, each.claim.workloads if marks is None else marks, now)
                 )
         return None
 
     return edit
+
+
+def _with_workloads(entry: _Entry, workloads: Mapping[str, int]) -> _Entry:
+    fields: dict[str, Any] = msgspec.json.decode(entry.raw, type=dict[str, msgspec.Raw])
+    raw = msgspec.Raw(msgspec.json.encode({**fields, "workloads": workloads}))
+    return _Entry(_read(raw), raw)
 
 
 def dropping(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -33,6 +34,7 @@ from tightship.draining.claims import (
     catching_up,
     claims_in,
     dropping,
+    joined,
     rested,
     take,
 )
@@ -42,7 +44,7 @@ from tightship.draining.ledger import Ledger
 from tightship.draining.writing import LiveNode, as_written, claim_patch, read_node, record_patch
 from tightship.kube.host import monotonic, token
 from tightship.kube.leases import Lease
-from tightship.objects import Node
+from tightship.objects import Node, Pod
 from tightship.objects.api_errors import Conflict, KubeError, NotFound, NotSent, one_line
 from tightship.objects.drain_record import (
     DRAIN_ANNOTATION,
@@ -59,7 +61,7 @@ from tightship.objects.pod import DRAINING
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.times import doubled, format_duration
 from tightship.rules.nodes import drain_record, owner_elsewhere
-from tightship.rules.rates import DAY
+from tightship.rules.rates import DAY, Rates
 
 ORPHAN_AFTER = 24 * 3600.0
 """Seconds, by the server's clock, since its last phase began, after which another controller's drain is an orphan."""
@@ -483,10 +485,17 @@ class Drainer:
             marks = None if drive.evicted is None else dict(drive.marks)
             await self._ledger.change(rested(node.name, record.op, marks, self._tools.clock()), linger=TOGETHER)
             drive.marks.clear()
+            drive.entered.clear()
+
+        async def enters(pods: Sequence[Pod]) -> bool:
+            rules = self._tools.settings().rules
+            rates = Rates(workload_pause=rules.rest, node_timeout=math.inf)
+            return await joined(self._ledger, (node.name, record.op), pods, rates, self._tools.clock())
 
         for workload in [each for each, at in self._hits.items() if at < self._tools.clock() - DAY]:
             del self._hits[workload]
-        drive = Drive(self._tools, node, record, targets, emptied, hits=self._hits)
+        drive = Drive(self._tools, node, record, targets, emptied, enters=enters, hits=self._hits)
+        drive.entered |= workloads.keys()
         task = asyncio.create_task(self._run(drive, node, record), name=f"drain of {node.name}")
         since = record.entered(Phase.CLAIMED) or self._tools.clock()
         counted, waits = (evicts, workloads), bool(record.waits_for)

@@ -67,7 +67,7 @@ from tightship.planning.demand import ReservedDemand
 from tightship.planning.plan.model import Placement
 from tightship.rules.evictability import EvictionRules
 from tightship.rules.nodes import drain_record, opt_outs
-from tightship.rules.rates import newcomers, stable_at, workload_of
+from tightship.rules.rates import marks_of, newcomers, stable_at, workload_of
 
 SHORTEST_PAUSE = 0.2
 """Least seconds between two looks, because a busy cluster changes all the time."""
@@ -201,8 +201,9 @@ class Drive:
     """Drives the drain that *record*, just written on *node*, describes. :attr:`wake` ends a wait early.
 
     *targets* are the nodes that the plan chose, by the uid of the pod; a drain taken over has none. *emptied* is called
-    once all pods have gone. *hits*, which all drains of a manager share, say when each workload was last evicted from:
-    pods that were bound between a plan and its cordons may be of one workload on several nodes.
+    once all pods have gone. Pods that were bound between a plan and its cordon may be of a workload that other drains
+    evict pods of: *hits*, which all drains of a manager share, say when each workload was last evicted from, and
+    *enters* whether pods of workloads may go that are not yet :attr:`entered` in the claim.
     """
 
     def __init__(
@@ -213,12 +214,16 @@ class Drive:
         targets: Mapping[str, str] = {},
         emptied: Callable[[Drive], Awaitable[None]] = lambda _: asyncio.sleep(0),
         *,
+        enters: Callable[[Sequence[Pod]], Awaitable[bool]],
         hits: dict[str, float],
     ) -> None:
         self.wake = asyncio.Event()
         self.guided = Guided(tools.guide, targets)
         self._tools = tools
         self._emptied = emptied
+        self._enters = enters
+        self.entered = set[str]()
+        """The workloads in the drain's claim, by their marks, as far as this drive knows."""
         self._name = node.name
         self._uid = node.uid
         self._op = record.op
@@ -445,18 +450,18 @@ class Drive:
         if not ready:
             await asyncio.sleep(SHORTEST_PAUSE)
             return False
-        if not sure:
-            return True
-        tools, past = self._tools, self._tools.settings().rules.past_budgets
+        if not sure or not await self._entering(ready):
+            return not sure
+        tools, rules = self._tools, self._tools.settings().rules
 
         async def one(pod: Pod) -> None:
             workload, hits = workload_of(pod), self._hits
             before = hits.get(workload)
-            if before is not None and tools.clock() < before + tools.settings().rules.rest:
+            if before is not None and tools.clock() < before + rules.rest:
                 return  # another drain was quicker
             if workload:
                 hits[workload] = tools.clock()
-            result = await send_away(tools.connection, pod, past_budgets=past, only_if=tools.beginning)
+            result = await send_away(tools.connection, pod, past_budgets=rules.past_budgets, only_if=tools.beginning)
             granted = result is not None and (result.answer in GOING or result.answer is EvictionAnswer.NO_ANSWER)
             if not granted:
                 hits.pop(workload, None)
@@ -480,6 +485,17 @@ class Drive:
             )
 
         await asyncio.gather(*(one(pod) for pod in ready))
+        return False
+
+    async def _entering(self, pods: Sequence[Pod]) -> bool:
+        """Return whether the claim has the workloads of *pods*; enter them otherwise, or let them rest once more."""
+        late = marks_of(pods).keys() - self.entered
+        if not late or not self._tools.settings().rules.rest:
+            return True
+        if await self._enters(pods):
+            self.entered |= late
+        else:
+            self._hits.update(dict.fromkeys(filter(None, map(workload_of, pods)), self._tools.clock()))
         return False
 
     async def _restart(self, live: LiveNode, deployments: Sequence[str]) -> None:

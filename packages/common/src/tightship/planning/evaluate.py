@@ -268,7 +268,7 @@ def paced(evaluation: Evaluation, judge: Judge, history: PastDrains, now: float,
     ahead = waiting(snapshot)
     for name, pool in pools.items():
         evicts, own = facts[name].evict, judge.rates(pool)
-        rates[name] = tuple(rate_checks(own, begun, name, evicts))
+        rates[name] = tuple(rate_checks(own, begun, evicts))
         if held[name] is None:
             held[name] = refused_by_rate(own, now_begun, name, evicts)
         if held[name] is None and facts[name].opens:

@@ -24,7 +24,7 @@ from tightship.objects.counting import counted
 from tightship.objects.drain_record import Begun, Spent, owner_mark
 from tightship.objects.reasons import Check, Reason, Refusal, remark
 from tightship.objects.times import format_duration, rfc3339
-from tightship.rules.limits import CLUSTER, Count, Limit
+from tightship.rules.limits import CLUSTER
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -100,10 +100,10 @@ def stable_at(young: Iterable[tuple[float, float]], last: float, least: float) -
     return max([last, *(ready for created, ready in young if created >= last - SKEW)]) + least if least else last
 
 
-def rate_checks(rates: Sequence[Rates], begun: Begun, node: str, pods: Sequence[Pod]) -> Iterator[Check]:
-    """Yield what *rates* say to a drain of *node* that begins now and evicts *pods*, after what has *begun*."""
+def rate_checks(rates: Sequence[Rates], begun: Begun, pods: Sequence[Pod]) -> Iterator[Check]:
+    """Yield what *rates* say to a drain that begins now and evicts *pods*, after what has *begun*."""
     for each in rates:
-        yield from _checks(each, begun, node, len(pods))
+        yield from _checks(each, begun, len(pods))
         if each.rest or each.workload_evictions_per_day:
             yield from (*crowded(each, pods), *_rest(each, begun, pods))
 
@@ -175,59 +175,44 @@ def _next(at: float, begun: Begun) -> str:
     return f"the next at {clock} UTC, in {format_duration(max(0.0, at - begun.now))}"
 
 
-def _checks(rates: Rates, begun: Begun, node: str, evicts: int) -> Iterator[Check]:
-    kind = CLUSTER if rates.of_pool is None else f"pool {rates.of_pool or '(none)'}"
-    limits = (
-        ("node", rates.nodes_per_hour, HOUR, 1),
-        ("node", rates.nodes_per_day, DAY, 1),
-        ("eviction", rates.evictions_per_hour, HOUR, evicts),
-        ("eviction", rates.evictions_per_day, DAY, evicts),
-    )
-    for what, most, window, takes in limits:
-        if most and takes:
-            yield _check(kind, rates.of_pool, begun, node, what=what, most=most, window=window, takes=takes)
-
-
-def _check(
-    kind: str, pool: str | None, begun: Begun, node: str, *, what: str, most: int, window: float, takes: int
-) -> Check:
-    of = f"{kind}'s {what}s in {'an hour' if window == HOUR else 'a day'}"
-    gate = f"{kind.removeprefix('the ').split(maxsplit=1)[0]}'s rate"
-    if problem := _problem(begun):
-        return Check(gate, Reason.RATE_LIMITED, False, f"nobody knows {of}: {problem}", UNREADABLE_FIX)
-    spent = [
-        (each.at, each.nodes if what == "node" else each.evictions)
-        for each in sorted(begun.spent, key=lambda each: each.at)
-        if each.at > begun.now - window - SKEW and (pool is None or each.pool in (pool, None))
-    ]
-
-    def detail(many: int) -> str:
-        found = f"{many} of {most} {what}s of {kind} in {'an hour' if window == HOUR else 'a day'}"
+def _checks(rates: Rates, begun: Begun, evicts: int) -> Iterator[Check]:
+    pool, problem = rates.of_pool, _problem(begun)
+    kind = CLUSTER if pool is None else f"pool {pool or '(none)'}"
+    gate = "cluster's rate" if pool is None else "pool's rate"
+    for what, per, most, takes in (
+        ("nodes", "Hour", rates.nodes_per_hour, 1),
+        ("nodes", "Day", rates.nodes_per_day, 1),
+        ("evictions", "Hour", rates.evictions_per_hour, evicts),
+        ("evictions", "Day", rates.evictions_per_day, evicts),
+    ):
+        span, within = (HOUR, "in an hour") if per == "Hour" else (DAY, "in a day")
+        if not (most and takes):
+            continue
+        if problem:
+            detail = f"nobody knows {kind}'s {what} {within}: {problem}"
+            yield Check(gate, Reason.RATE_LIMITED, False, detail, UNREADABLE_FIX)
+            continue
+        counts = [each for each in begun.spent if pool is None or each.pool in (pool, None)]
+        spent = sorted((each.at, getattr(each, what)) for each in counts if each.at > begun.now - span - SKEW)
+        many = sum(amount for _, amount in spent)
+        detail, fix = (
+            f"{many} of {most} {what} of {kind} {within}",
+            f"wait, or raise maximum{what.capitalize()}Per{per}",
+        )
         if many + takes <= most:
-            return f"{found}, {most - many} left"
-        wants = f"; the node has {counted(takes, 'pod')} to evict" if what == "eviction" else ""
-        if takes > most:
-            return f"{found}{wants}, more than the rate ever lets go"
-        total = accumulate(amount for _, amount in spent)
-        frees = (at for (at, _), gone in zip(spent, total, strict=True) if many - gone + takes <= most)
-        return f"{found}{wants}; {_next(next(frees) + window + SKEW, begun)}"
-
-    limit = Limit(
-        gate=gate,
-        kind=of,
-        reason=Reason.RATE_LIMITED,
-        most=most,
-        takes=takes,
-        detail=detail,
-        fix=lambda _: f"wait, or raise maximum{what.capitalize()}sPer{'Hour' if window == HOUR else 'Day'} of {kind}",
-    )
-    out = Counter({of: sum(amount for _, amount in spent)})
-    return limit.check(Count(Counter(), out, Counter(), {}), node)
+            detail += f", {most - many} left"
+        else:
+            detail += f"; the node has {counted(takes, 'pod')} to evict" if what == "evictions" else ""
+            gone = accumulate(amount for _, amount in spent)
+            frees = (at for (at, _), before in zip(spent, gone, strict=True) if many - before + takes <= most)
+            last = next(frees, None)
+            detail += ", more than the rate ever lets go" if last is None else f"; {_next(last + span + SKEW, begun)}"
+        yield Check(gate, Reason.RATE_LIMITED, many + takes <= most, detail, f"{fix} of {kind}")
 
 
 def refused_by_rate(rates: Sequence[Rates], begun: Begun, node: str, pods: Sequence[Pod]) -> Refusal | None:
     """Return the first refusal of :func:`rate_checks`, ``None`` if the drain may begin."""
-    return next((each.refusal(node) for each in rate_checks(rates, begun, node, pods) if not each.open), None)
+    return next((each.refusal(node) for each in rate_checks(rates, begun, pods) if not each.open), None)
 
 
 def beside_drains(begun: Begun, snapshot: Snapshot, nodes: Iterable[str]) -> Begun:

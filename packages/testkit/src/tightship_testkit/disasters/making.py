@@ -55,7 +55,7 @@ def make(seed: int) -> Scenario:
 
 def _newer(scenario: Scenario) -> Scenario:
     everything = with_neighbours(with_sleepers(with_autoscalers(with_extensions(with_pilot(scenario)))))
-    return with_rests(with_restarts(with_settling(with_windows(everything))))
+    return with_settling(with_rests(with_restarts(with_windows(everything))))
 
 
 def _nodes(seed: int) -> Scenario:

@@ -49,7 +49,11 @@ def with_rests(scenario: Scenario) -> Scenario:
     rng = Random(f"rests {scenario.seed}")  # noqa: S311 - a simulation
     if scenario.floors is not None or rng.random() >= SHARE:
         return scenario
-    pause, more = rng.choice((30, 60)), rng.choice(("windows", "rate", ""))
+    return quiet(rng, scenario, f"{rng.choice((30, 60))}s", rng.choice(("windows", "rate", "")))
+
+
+def quiet(rng: Random, scenario: Scenario, pause: str, more: str = "") -> Scenario:
+    """Return a quiet *scenario* of two workloads on nodes that are too many, with a *pause*, windows or a rate."""
     return msgspec.structs.replace(
         scenario,
         pools=[Pool(name="p0")],
@@ -64,9 +68,9 @@ def with_rests(scenario: Scenario) -> Scenario:
     )
 
 
-def _gentle(controller: Controller, pause: int, more: str) -> Controller:
+def _gentle(controller: Controller, pause: str, more: str) -> Controller:
     """Return *controller* with a *pause*, and with the windows or the rate that *more* asks for."""
-    settings = {**_BOTH, **_OWN[controller.program], "workloadPause": f"{pause}s"}
+    settings = {**_BOTH, **_OWN[controller.program], "workloadPause": pause}
     if more == "windows":
         settings["windows"] = WINDOWS
     elif more == "rate":
@@ -75,4 +79,4 @@ def _gentle(controller: Controller, pause: int, more: str) -> Controller:
     return msgspec.structs.replace(controller, settings=settings, variables=variables, landings=None)
 
 
-__all__ = ["SHARE", "with_rests"]
+__all__ = ["SHARE", "quiet", "with_rests"]

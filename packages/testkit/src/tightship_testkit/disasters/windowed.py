@@ -9,7 +9,8 @@ from random import Random
 
 import msgspec
 
-from tightship_testkit.disasters.registry import STEPS, Args
+from tightship_testkit.disasters.registry import Args
+from tightship_testkit.disasters.resting import quiet
 from tightship_testkit.disasters.scenario import Controller, Scenario, Step, Workload
 
 SHARE = 0.2
@@ -35,19 +36,22 @@ def with_windows(scenario: Scenario) -> Scenario:
 
 
 def with_settling(scenario: Scenario) -> Scenario:
-    """Return *scenario* with rollouts whose workloads settle for a while, or as it is."""
+    """Return a quiet scenario whose workloads are rolled out right before drains would begin, or as it is.
+
+    That is before the window opens, and then each time that drains have just gone on.
+    """
     rng = Random(f"settling {scenario.seed}")  # noqa: S311 - a simulation
-    if scenario.floors is not None or not scenario.of("Deployment") or rng.random() >= SHARE:
+    if scenario.floors is not None or rng.random() >= SHARE:
         return scenario
-    rest, steps = rng.choice(("20s", "60s")), list(scenario.steps)
-    for _ in range(rng.randint(1, 3)):
-        args = STEPS["rollout"].draw(rng, scenario) or {}
-        steps.append(Step(at=round(rng.uniform(20.0, scenario.story * 0.75), 1), kind="rollout", args=args))
+    rest = rng.choice((20, 60))
+    scenario = quiet(rng, scenario, rng.choice(("0s", "10s")))
+    steps, at = list(scenario.steps), rng.uniform(48.0, 58.0)
+    while at < scenario.story * 0.75:
+        steps += [Step(at=round(at, 1), kind="rollout", args={"workload": each.name}) for each in scenario.workloads]
+        at += rest + rng.uniform(10.0, 25.0)
+    windows = {"allow": ["Mon 08:01-09:00"], "notBefore": f"{rest}s"}
     controllers = [
-        msgspec.structs.replace(
-            each, settings={**each.settings, "windows": {**(each.settings.get("windows") or {}), "notBefore": rest}}
-        )
-        for each in scenario.controllers
+        msgspec.structs.replace(each, settings={**each.settings, "windows": windows}) for each in scenario.controllers
     ]
     return msgspec.structs.replace(scenario, controllers=controllers, steps=sorted(steps, key=lambda each: each.at))
 

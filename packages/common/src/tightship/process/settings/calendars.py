@@ -22,7 +22,7 @@ MOST = 10_000
 
 _LINE = re.compile(r"""\A([A-Za-z-]+)((?:;[\w-]+=(?:"[^"]*"|[^";:])*)*):(.*)""", re.DOTALL)
 _PARAMETER = re.compile(r""";([\w-]+)=((?:"[^"]*"|[^";:])*)""")
-_UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?", re.IGNORECASE)
+_UNTIL = re.compile(r"UNTIL=(\d{8})(?:T(\d{6})(Z?))?")
 _OBSERVANCE = ("DTSTART", "TZOFFSETFROM", "TZOFFSETTO", "RRULE", "RDATE")
 _TOLD = {
     "VEVENT": ("UID", "DTSTART", "DTEND", "DURATION", "RRULE", "RDATE", "EXDATE", "RECURRENCE-ID", "SUMMARY", "STATUS"),
@@ -49,6 +49,7 @@ def freeze_spans(text: str, zone: str, now: float) -> tuple[Span, ...]:
     Raises :class:`CalendarError`.
     """
     from ical.calendar_stream import IcsCalendarStream
+    from ical.exceptions import CalendarError as IcalError
     from ical.exceptions import CalendarParseError
 
     place = ZoneInfo(zone)
@@ -62,7 +63,7 @@ def freeze_spans(text: str, zone: str, now: float) -> tuple[Span, ...]:
         raise CalendarError(f"not a calendar by RFC 5545: {detail[:300]}") from error
     except CalendarError:
         raise
-    except (ValueError, OverflowError, TypeError, AttributeError) as error:
+    except (IcalError, ValueError, OverflowError, TypeError, AttributeError) as error:
         raise CalendarError(f"the calendar can't be followed: {error}") from error
     if len(events) > MOST:
         raise CalendarError(f"the calendar has more than {MOST} events within a year")
@@ -74,7 +75,11 @@ def freeze_spans(text: str, zone: str, now: float) -> tuple[Span, ...]:
         if span.start >= span.end:
             name = quoted(each.summary or each.uid)
             raise CalendarError(f"event {name} has no end after its beginning: DTEND or DURATION is needed")
-        spans.append(Span(span.start.timestamp(), span.end.timestamp(), each.summary or "an event of the calendar"))
+        end = span.end.timestamp()
+        if each.duration is not None:  # days are those of a calendar, hours pass (section 3.3.6), also past a change
+            days = timedelta(days=each.duration.days)
+            end = (span.start + days).timestamp() + (each.duration - days).total_seconds()
+        spans.append(Span(span.start.timestamp(), end, each.summary or "an event of the calendar"))
     return tuple(sorted(spans))
 
 
@@ -130,7 +135,9 @@ def _components(text: str) -> Iterator[tuple[str, list[_Property]]]:
             parameters = {key.upper(): text for key, text in _PARAMETER.findall(found[2]) if key.upper() in _PARAMETERS}
             if (zone := _iana(parameters.get("TZID", ""))) is not None:
                 parameters["TZID"] = zone
-            held.append(_Property(name, parameters, value))
+            held.append(_Property(name, parameters, part if name in ("RRULE", "STATUS") else value))
+            if name == "DTSTART" and inside[-1] in ("STANDARD", "DAYLIGHT"):
+                held.append(_Property("RDATE", {}, value))  # the library counts repetitions only
         elif part in ("STANDARD", "DAYLIGHT") and name in ("BEGIN", "END"):
             held.append(_Property(name, {}, part))
 
@@ -154,24 +161,23 @@ def _event(held: list[_Property], zones: Mapping[str, str | None], place: ZoneIn
     if found := next(filter(None, map(_UNKNOWN.search, map(str, held))), None):
         raise CalendarError(f"event {name} has {found[0]}, which is not supported")
     periods: list[tuple[_Property, str]] = []
+    held = [each for each in held if not _superfluous(each, start, "DTEND" in known)]
+    known = {each.name: each for each in held}
     for each in held:
         match each.name:
-            case "STATUS":
-                yield str(each.changed(each.value.upper()))
             case "RRULE":
-                rule = each.value.replace(" ", "")
+                rule = each.value.replace(" ", "").strip(";")
                 yield str(each.changed(_UNTIL.sub(lambda found: _until(found, start, place), rule)))
             case "RECURRENCE-ID":
                 yield str(_of_series(each, zone))
             case "RDATE" if each.parameters.get("VALUE", "").upper() == "PERIOD":
                 periods += [(each, text) for text in each.value.split(",")]
-            case "RDATE" if "RRULE" not in known:
-                yield str(each)
-                yield str(_Property("RDATE", start.parameters, start.value))  # which the library forgets
-            case "DURATION" if "DTEND" in known:
-                pass
-            case "DTEND" if "T" not in start.value and each.value == start.value:
-                pass  # many write a day so
+            case "EXDATE" | "RDATE":
+                yield str(_beside(each, start))
+                if each.name == "RDATE" and "RRULE" not in known:
+                    yield str(_Property("RDATE", start.parameters, start.value))  # which the library forgets
+            case "DTEND" if each.value.startswith("9999"):
+                yield str(each.changed(f"9998{each.value[4:]}"))  # never: the library knows no later time
             case _:
                 yield str(each)
     for number, (each, text) in enumerate(periods):
@@ -184,18 +190,43 @@ def _event(held: list[_Property], zones: Mapping[str, str | None], place: ZoneIn
         yield str(held[-1])
 
 
+def _superfluous(each: _Property, start: _Property, ends: bool) -> bool:
+    """Whether *each* is what others write beside what counts, and the library refuses."""
+    match each.name:
+        case "STATUS":
+            return each.value != "CANCELLED"  # some have words of their own
+        case "DURATION":
+            return ends
+        case "DTEND":
+            return "T" not in start.value and each.value == start.value  # a day
+        case _:
+            return False
+
+
 def _until(found: re.Match[str], start: _Property, place: ZoneInfo) -> str:
     """Return the end of repetitions as *start* needs it: in UTC if it has a zone, without one if it has none.
 
     An end by date has that whole day.
     """
     day, clock, utc = found.groups()
-    aware = start.value.endswith("Z") or "TZID" in start.parameters
+    aware = _aware(start)
     if "T" not in start.value or (clock and bool(utc) == aware):
         return found[0]
     zone = ZoneInfo(_iana(start.parameters.get("TZID", "")) or place.key)
     local = datetime.strptime(f"{day}{clock or '235959'}", "%Y%m%d%H%M%S").replace(tzinfo=UTC if utc else zone)
     return f"UNTIL={local.astimezone(UTC if aware else place):%Y%m%dT%H%M%S}{'Z' if aware else ''}"
+
+
+def _beside(each: _Property, start: _Property) -> _Property:
+    """Return the times in *each* with the zone of *start*, if they have none: many leave it out."""
+    if "T" not in each.value or _aware(each) or not _aware(start):
+        return each
+    utc = "" if "TZID" in start.parameters else "Z"
+    return _Property(each.name, start.parameters, ",".join(f"{time.strip()}{utc}" for time in each.value.split(",")))
+
+
+def _aware(each: _Property) -> bool:
+    return each.value.endswith("Z") or "TZID" in each.parameters
 
 
 def _of_series(moved: _Property, zone: str | None) -> _Property:
@@ -215,7 +246,7 @@ def _iana(name: str) -> str | None:
     from ical.tzif.extended_timezones import EXTENDED_TIMEZONES
 
     name = name.strip('"')
-    parts = EXTENDED_TIMEZONES.get(name, name).strip("/").split("/")
+    parts = EXTENDED_TIMEZONES.get(name, name.replace("tzone://Microsoft/Utc", "UTC")).strip("/").split("/")
     for at in range(len(parts)):
         try:
             return ZoneInfo("/".join(parts[at:])).key

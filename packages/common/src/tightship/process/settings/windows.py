@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -33,63 +33,63 @@ def read_windows(value: object, keys: Sequence[str] = KEYS) -> Windows:
         return Windows()
     if not isinstance(value, Mapping):
         raise _problem(f"{quoted(value)} is no mapping; allowed are {', '.join(keys)}")
-    problems = [f"{each}: unknown key; allowed are {', '.join(keys)}" for each in value if each not in keys]
-    zone, calendar = value.get("timeZone", "UTC"), value.get("calendar")
-    try:
-        ZoneInfo(str(zone))
-    except (ValueError, OSError, KeyError):
-        problems.append(f"timeZone: {quoted(zone)} is unknown; allowed are IANA names, such as Europe/Berlin")
-        zone = "UTC"
-    found: dict[str, tuple[Window, ...]] = {}
-    for key in ("allow", "deny"):
-        found[key], bad = _windows(value.get(key))
-        problems += [f"{key}{each}" for each in bad]
-    durations: dict[str, float | None] = {}
-    for key in ("hardStop", "notBefore"):
+    given: Mapping[str, Any] = value
+    problems = [f"{each}: unknown key; allowed are {', '.join(keys)}" for each in given if each not in keys]
+
+    def read(name: str, parse: Callable[[Any], Any], value: object, missing: Any = None) -> Any:
         try:
-            durations[key] = None if value.get(key) is None else parse_duration(str(value[key]))
-        except DurationError as error:
-            problems.append(f"{key}: {error}")
-    now = wall()
+            return missing if value is None else parse(value)
+        except (WindowError, DurationError, CalendarError) as error:
+            problems.append(f"{name}: {error}")
+            return missing
+
+    def listed(key: str) -> tuple[Window, ...]:
+        each = read(key, _list, given.get(key), ())
+        return tuple(read(f"{key}[{number}]", _window, window) for number, window in enumerate(each, 1))
+
+    now, zone = wall(), read("timeZone", _zone, given.get("timeZone"), "UTC")
+    windows = Windows(
+        allow=listed("allow"),
+        deny=listed("deny"),
+        zone=zone,
+        freeze=read("calendar", lambda text: freeze_spans(str(text), zone, now), given.get("calendar"), ()),
+        hard_stop=read("hardStop", _seconds, given.get("hardStop")),
+        not_before=read("notBefore", _seconds, given.get("notBefore"), 0.0),
+    )
+    if problems:
+        raise _problem("; ".join(problems))
+    state = windows.state(now, HORIZON)
+    if not state.open and state.until is None:
+        raise _problem(f"no window opens within a year: {state.because}")
+    written = {**given, "calendar": f"{len(windows.freeze)} events from now on"} if given.get("calendar") else given
+    return msgspec.structs.replace(windows, written=msgspec.json.encode(written, order="sorted").decode())
+
+
+def _zone(given: object) -> str:
     try:
-        freeze = () if calendar is None else freeze_spans(str(calendar), str(zone), now)
-    except CalendarError as error:
-        problems.append(f"calendar: {error}")
-        freeze = ()
-    if not problems:
-        written = {**value, **({} if calendar is None else {"calendar": f"{len(freeze)} events from now on"})}
-        allow, deny, stop, rest = found["allow"], found["deny"], durations["hardStop"], durations["notBefore"]
-        windows = Windows(allow, deny, str(zone), freeze, stop, rest or 0.0, _text(written))
-        state = windows.state(now, HORIZON)
-        if state.open or state.until is not None:
-            return windows
-        problems.append(f"no window opens within a year: {state.because}")
-    raise _problem("; ".join(problems))
+        return ZoneInfo(str(given)).key
+    except (ValueError, OSError, KeyError) as error:
+        raise WindowError(f"{quoted(given)} is unknown; allowed are IANA names, such as Europe/Berlin") from error
 
 
-def _windows(given: object) -> tuple[tuple[Window, ...], list[str]]:
-    if given is None:
-        return (), []
+def _list(given: object) -> Sequence[object]:
     if not isinstance(given, Sequence) or isinstance(given, str):
-        return (), [f": {quoted(given)} is no list of windows"]
-    found, problems = [], []
-    for number, each in enumerate(given, 1):
-        try:
-            if isinstance(each, Mapping):
-                if each.keys() != {"schedule", "duration"}:
-                    raise WindowError(f"{quoted(dict(each))}; needed are schedule and duration")
-                found.append(scheduled(str(each["schedule"]), parse_duration(str(each["duration"]))))
-            else:
-                found.append(parse_window(str(each)))
-        except (WindowError, DurationError) as error:
-            problems.append(f"[{number}]: {error}")
+        raise WindowError(f"{quoted(given)} is no list of windows")
     if not given:
-        problems.append(": an empty list opens nothing; leave the key out")
-    return tuple(found), problems
+        raise WindowError("an empty list opens nothing; leave the key out")
+    return ["" if each is None else each for each in given]
 
 
-def _text(written: Mapping[str, object]) -> str:
-    return msgspec.json.encode(written, order="sorted").decode()
+def _window(given: object) -> Window:
+    if not isinstance(given, Mapping):
+        return parse_window(str(given))
+    if given.keys() != {"schedule", "duration"}:
+        raise WindowError(f"{quoted(dict(given))}; needed are schedule and duration")
+    return scheduled(str(given["schedule"]), _seconds(given["duration"]))
+
+
+def _seconds(given: object) -> float:
+    return parse_duration(str(given))
 
 
 def _problem(text: str) -> PydanticCustomError:
