@@ -5,6 +5,8 @@
     python bench/live.py hints --in-drain 20           pods are led to the plan's targets, twenty nodes at a time
     python bench/live.py hints --cluster apart.json    another cluster, such as those of bench/clusters.py
     python bench/live.py --removals 50 --profile       a short look, with what one pass costs
+    python bench/live.py steered --keep 572 --strategy fewest-evictions
+                                                       down to 572 nodes, beside the fewest evictions that are proven
 
 `node-compactor run` is a process of its own, under an account with the rights it needs and no others. API server,
 scheduler and controller-manager are Kubernetes' own; kubelets are played. The Cluster Autoscaler is stood in for by
@@ -35,11 +37,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from planning import every_node
+
 from node_compactor.controller import Compactor
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import CompactorSettings
 from tightship.cli.snapshot_file import read_file
+from tightship.frontier.program import Program
 from tightship.planning.evaluate import evaluate
+from tightship.planning.plan import STRATEGIES, Planner
+from tightship.rules.disruption import DisruptionLedger
+from tightship.search.limits import limits_of
+from tightship.search.problem import extract
 from tightship_e2e import ControlPlane, binaries, load
 from tightship_e2e.charts import built
 from tightship_e2e.helm import Helm
@@ -114,8 +123,9 @@ def openb() -> Path | None:
 
 def settings(way: Way, options: argparse.Namespace) -> dict[str, object]:
     """What is live in the ConfigMap: every pause off, so that only the work itself takes time."""
-    limit = options.limit or LIMITS[way.strategy]
+    limit = options.limit or LIMITS.get(way.strategy, 1.01)
     pool = {"enabled": True, "scaleDownCPURequestRatioLimit": limit, "scaleDownRequiredUnderutilizedNodeCount": 1}
+    pool |= {"minimumNodeCount": options.keep}
     return {
         "nodePools": {"*": pool},
         "strategy": way.strategy,
@@ -184,6 +194,8 @@ class Outcome:
     ended: str = ""
     kept: int = 0
     evictions: int = 0
+    proven: int = 0
+    """The fewest evictions with which any plan of one round keeps as few nodes."""
     removed: int = 0
     twice: int = 0
     pending: int = 0
@@ -274,6 +286,7 @@ async def drive(
     outcome.pending, outcome.longest_pending = watched.pending, watched.longest
     events = plane.audit_events()
     evicted = accepted(events)
+    outcome.proven = fewest_evictions(options.cluster, outcome.kept)
     outcome.evictions, outcome.twice = sum(evicted.values()), sum(count > 1 for count in evicted.values())
     # A replacement has a name of its own, so of pods that move twice each move is another name.
     outcome.removed = len(remover.removed)
@@ -296,7 +309,7 @@ def why_kept(path: Path, outcome: Outcome, options: argparse.Namespace) -> dict[
     """Count the kept nodes by the first reason of a fresh plan, and what fresh plans would still remove."""
     snapshot = read_file(str(path))
     found: Counter[str] = Counter()
-    live = settings(WAYS[outcome.way], options)
+    live = settings(WAYS[outcome.way]._replace(strategy=outcome.strategy), options)
     own = str(live["placement"])
     for placement in dict.fromkeys((own, "possible")):
         now = {**live, "search": "0", "placement": placement}
@@ -306,6 +319,16 @@ def why_kept(path: Path, outcome: Outcome, options: argparse.Namespace) -> dict[
             found.update(str(min(refusals).reason.value) for refusals in plan.refusals.values())
         found[f"could go by {placement}"] = len(plan.removals)
     return dict(found)
+
+
+def fewest_evictions(path: Path, kept: int) -> int:
+    """Return how many pods any plan evicts that keeps *kept* nodes of the cluster at *path*, at least."""
+    snapshot = read_file(str(path))
+    judgement = every_node(snapshot)
+    planner = Planner(snapshot, DisruptionLedger(snapshot), judgement.candidates, "possible")
+    problem = extract(planner, limits_of(judgement.gates, planner))
+    choice = None if problem is None else Program(problem).fewest(len(snapshot.nodes) - kept)
+    return 0 if choice is None else choice.least
 
 
 def accepted(events: Iterable[AuditEvent]) -> Counter[str]:
@@ -329,10 +352,10 @@ def asked(events: Iterable[AuditEvent]) -> Counter[str]:
 
 def measure(way: str, cluster: Json, options: argparse.Namespace) -> Outcome:
     """One run in a control plane of its own."""
-    chosen = WAYS[way]
+    chosen = WAYS[way]._replace(**({"strategy": options.strategy} if options.strategy else {}))
     strategy, candidates = chosen.strategy, chosen.candidates
-    bar = chosen.bar if options.cluster == openb() else None
-    outcome = Outcome(way, strategy, candidates, options.limit or LIMITS[strategy], options.in_drain, bar)
+    bar = chosen.bar if options.cluster == openb() and not options.keep else None
+    outcome = Outcome(way, strategy, candidates, options.limit or LIMITS.get(strategy, 1.01), options.in_drain, bar)
     team = new_team()
     with ControlPlane(audit=True) as plane:
 
@@ -433,6 +456,9 @@ def notes(each: Outcome) -> list[str]:
         found.append(f"ended early: {each.ended}")
     if each.removed:
         found.append(f"{each.evictions / each.removed:.2f} evictions for each of {each.removed:,} removed nodes")
+    if each.proven:
+        over = each.evictions / each.proven - 1
+        found.append(f"{each.proven:,} evictions are proven for {each.kept:,} nodes: {over:.1%} above")
     if each.why:
         counts = ", ".join(f"{reason} {count:,}" for reason, count in each.why.items())
         found.append(f"of the nodes kept, by a fresh plan: {counts}")
@@ -460,6 +486,8 @@ def main() -> int:
     parser.add_argument("--removals", type=int, default=0, help="end a run after so many")
     parser.add_argument("--in-drain", type=int, default=NODES_IN_DRAIN, help=f"nodes at once ({NODES_IN_DRAIN})")
     parser.add_argument("--limit", type=float, default=0.0, help="CPU ratio below which nodes may go (see the table)")
+    parser.add_argument("--keep", type=int, default=0, help="nodes that stay: the plan ends there (0)")
+    parser.add_argument("--strategy", choices=sorted(STRATEGIES), help="instead of the way's own")
     parser.add_argument(
         "--placement",
         default="likely",

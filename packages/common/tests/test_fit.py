@@ -127,8 +127,7 @@ def test_volume_proves_no_more_than_machines_cost() -> None:
         request=np.array([[1.0]]),
         count=np.array([8.0]),
         allowed=np.ones((2, 1), dtype=np.bool_),
-        alone=np.zeros(1, dtype=np.bool_),
-        twins=np.arange(2),
+        group=np.array([-1]),
     )
     solved = solve(program, 5.0)
     assert solved.bound == pytest.approx(2.0)
@@ -143,10 +142,22 @@ def test_the_bound_counts_whole_pods_on_whole_machines() -> None:
         request=np.array([[3.0]]),
         count=np.array([5.0]),
         allowed=np.ones((1, 1), dtype=np.bool_),
-        alone=np.zeros(1, dtype=np.bool_),
-        twins=np.zeros(1, dtype=np.intp),
+        group=np.array([-1]),
     )
     assert solve(program, 5.0).bound == pytest.approx(5.0)
+
+
+def test_pods_that_exclude_each_other_are_counted_one_for_each_machine() -> None:
+    """Replicas of a StatefulSet are kinds of their own, by their volumes, and still have a machine each."""
+    program = Program(
+        cost=np.array([1.0]),
+        room=np.array([[8.0]]),
+        request=np.array([[1.0], [1.0], [1.0]]),
+        count=np.array([1.0, 1.0, 5.0]),
+        allowed=np.ones((1, 3), dtype=np.bool_),
+        group=np.array([0, 0, -1]),
+    )
+    assert solve(program, 5.0).bound == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize(

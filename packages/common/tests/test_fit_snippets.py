@@ -219,16 +219,41 @@ def test_commands_have_only_options_of_the_azure_cli() -> None:
     }
 
 
-def test_terraform_has_only_arguments_of_the_provider() -> None:
-    """hashicorp/terraform-provider-aws website/docs/r/eks_node_group.html.markdown."""
-    assert all(
-        blocks(each)["resource"][0].keys() - {""}
-        <= {
-            *("cluster_name", "node_group_name", "node_role_arn", "subnet_ids", "scaling_config", "ami_type"),
-            *("capacity_type", "disk_size", "instance_types", "labels", "taint"),
-        }
-        for each in texts("terraform", "AWS")
-    )
+PROVIDERS = {
+    # hashicorp/terraform-provider-aws website/docs/r/eks_node_group.html.markdown
+    "AWS": {
+        *("cluster_name", "node_group_name", "node_role_arn", "subnet_ids", "scaling_config", "ami_type"),
+        *("capacity_type", "disk_size", "instance_types", "labels", "taint"),
+    },
+    # hashicorp/terraform-provider-google website/docs/r/container_node_pool.html.markdown
+    "Google Cloud": {"name", "cluster", "node_locations", "autoscaling", "node_config"},
+    # hashicorp/terraform-provider-azurerm website/docs/r/kubernetes_cluster_node_pool.html.markdown
+    "Azure": {
+        *("name", "kubernetes_cluster_id", "vm_size", "auto_scaling_enabled", "min_count", "max_count", "zones"),
+        *("node_labels", "node_taints", "priority", "eviction_policy", "spot_max_price"),
+    },
+}
+
+
+@pytest.mark.parametrize("cloud", PROVIDERS)
+def test_terraform_has_only_arguments_of_the_provider(cloud: str) -> None:
+    found = [blocks(each)["resource"][0] for each in texts("terraform", cloud)]
+    assert len(found) == 3
+    assert all(each.keys() - {""} <= PROVIDERS[cloud] for each in found)
+
+
+def test_terraform_describes_pools_of_gke_and_aks() -> None:
+    lasting, _, spot = [blocks(each)["resource"][0] for each in texts("terraform", "Google Cloud")]
+    assert lasting["name"] == '"web-pool-1-e2-standard-4"'
+    assert lasting["autoscaling"][0]["total_max_node_count"] == "3"
+    (config,) = spot["node_config"]
+    assert (config["machine_type"], config["spot"]) == ('"e2-standard-4"', "true")
+    assert [each["value"] for each in config["taint"]] == ['"web"', '""']
+    lasting, _, spot = [blocks(each)["resource"][0] for each in texts("terraform", "Azure")]
+    assert re.fullmatch(r'"[a-z][a-z0-9]{0,11}"', lasting["name"])
+    assert (lasting["max_count"], lasting["zones"]) == ("3", '["1", "2"]')
+    assert lasting["node_taints"] == '["dedicated=web:NoSchedule", "slow=:PreferNoSchedule"]'
+    assert spot["priority"] == '"Spot"'
 
 
 @pytest.mark.parametrize("form", FORMS)

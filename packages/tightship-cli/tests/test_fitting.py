@@ -258,7 +258,7 @@ def test_pools_are_printed_as_configuration(cli: Cli, file: Path) -> None:
 
 
 @contextmanager
-def prometheus(replicas: dict[str, tuple[str, str, int]]) -> Iterator[tuple[str, list[str]]]:
+def prometheus(replicas: dict[str, tuple[str, str, int]], token: str = "") -> Iterator[tuple[str, list[str]]]:
     """Serve a sample of each metric at :data:`PEAK`: namespace, name, replicas. Yields the address and the queries."""
     queries: list[str] = []
 
@@ -267,6 +267,9 @@ def prometheus(replicas: dict[str, tuple[str, str, int]]) -> Iterator[tuple[str,
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {key: values[0] for key, values in parse_qs(body).items()}
             queries.append(form["query"])
+            if token and self.headers["Authorization"] != f"Bearer {token}":
+                self.send_error(401)
+                return
             at = PEAK if float(form["start"]) <= PEAK <= float(form["end"]) else None
             result = [
                 {
@@ -323,6 +326,23 @@ def test_the_peak_is_a_second_answer(cli: Cli, items: list[Json], file: Path) ->
     assert len(queries) == 28
 
 
+def test_the_servers_credentials_are_those_of_the_configuration(
+    cli: Cli, items: list[Json], file: Path, tmp_path: Path
+) -> None:
+    pod = running(items)
+    given = {"kube_deployment_status_replicas": (pod["metadata"]["namespace"], deployment(items, pod), 40)}
+    (tmp_path / "token").write_text("secret")
+    config = tmp_path / "floors.yaml"
+    with prometheus(given, token="secret") as (url, _):
+        servers = {"central": {"url": url, "bearerTokenFile": str(tmp_path / "token")}}
+        config.write_text(yaml.safe_dump({"prometheusServers": servers}))
+        asked = ("-f", file, "--choose-from", "same-types", "--prometheus", url, "-o", "json")
+        refused = cli(*asked)
+        assert (refused.code, refused.out) == (1, "")
+        assert "401" in refused.err
+        assert len(fitted(cli(*asked, "--floors-config", config))["answers"]) == 2
+
+
 def test_a_server_without_the_series_is_one_line(cli: Cli, file: Path) -> None:
     with prometheus({}) as (url, _):
         outcome = cli("-f", file, "--prometheus", url)
@@ -347,7 +367,6 @@ BAD: list[tuple[list[str], int, str]] = [
     (["--as", "aks", "-o", "json"], 64, "--as prints configuration, and -o json a document; allowed is one of them"),
     (["--prometheus", "prometheus:9090"], 64, "'prometheus:9090' is not an http or https address"),
     (["--at-most", "0"], 64, "'0' is not a count; allowed is a whole number from 1"),
-    (["--least-nodes", "-1"], 64, "'-1' is not a count; allowed is a whole number from 1"),
     (["--spot", "a b"], 64, "--spot"),
     (["--usage", "gone.json"], 64, "gone.json: "),
     (["--prices", "gone.yaml"], 1, "gone.yaml"),

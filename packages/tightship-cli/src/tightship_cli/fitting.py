@@ -9,6 +9,7 @@ from functools import partial
 
 import msgspec
 
+from hpa_scaler.process.settings import ScalerRunSettings, read_settings, servers_of
 from tightship.cli.app import CliError, UsageError
 from tightship.cli.arguments import (
     CommandParser,
@@ -16,6 +17,7 @@ from tightship.cli.arguments import (
     add_logging_arguments,
     add_output_arguments,
     add_time_argument,
+    environment,
     value_of,
 )
 from tightship.cli.object_file import FileError, documents, read_bytes, unpack
@@ -25,7 +27,7 @@ from tightship.documents.document import Generator
 from tightship.documents.formats import formats_of
 from tightship.documents.money import money
 from tightship.fit import fit
-from tightship.fit.model import LEAST_NODES, MODES, Advised, Asked, FitError, Fitted
+from tightship.fit.model import MODES, Advised, Asked, FitError, Fitted
 from tightship.fit.snippets import FORMS, best_of, snippets
 from tightship.fit.view import FIT, fit_document
 from tightship.nodes.annexes import PRICES
@@ -39,6 +41,7 @@ from tightship.objects.times import rfc3339
 from tightship.objects.unreadable import UNREADABLE
 from tightship.objects.vertical import Recommended, VerticalPodAutoscalerWire
 from tightship.planning.demand import ReservedDemand
+from tightship.process.settings.process import load_process
 from tightship_cli.past import DAYS, read_past
 
 _DESCRIPTION = """Show which machine types, and how many, would carry the pods of a pool or of the cluster at the least
@@ -77,13 +80,6 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
     )
     group.add_argument("--at-most", metavar="N", type=value_of(_count), help="use at most N types")
     group.add_argument(
-        "--least-nodes",
-        metavar="N",
-        type=value_of(_count),
-        default=LEAST_NODES,
-        help=f"no machine so large that a pool has fewer nodes (default: {LEAST_NODES}, or as many as there are)",
-    )
-    group.add_argument(
         "--spot",
         metavar="SELECTOR",
         type=value_of(parse_selector),
@@ -100,6 +96,11 @@ def add_fit(commands: argparse._SubParsersAction[CommandParser], generator: Gene
         metavar="URL",
         type=value_of(parse_server),
         help=f"the same again for the peak of the last {DAYS} days, by the metrics of kube-state-metrics",
+    )
+    group.add_argument(
+        "--floors-config",
+        metavar="FILE",
+        help="hpa-scaler's configuration: its prometheusServers have the credentials for --prometheus",
     )
     group.add_argument("--prices", metavar="FILE", help="prices of machines, as for plan: see docs/money.md")
     group.add_argument(
@@ -215,7 +216,9 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
         past = None
         if arguments.prometheus is not None:
             progress.say(f"reading the past of {arguments.prometheus}")
-            past = asyncio.run(read_past(arguments.prometheus, loaded.at))
+            run = load_process(ScalerRunSettings, environment(), {})
+            servers = servers_of(read_settings(arguments.floors_config), run)
+            past = asyncio.run(read_past(arguments.prometheus, loaded.at, servers.values()))
         asked = Asked(
             snapshot=loaded.snapshot,
             prices=prices,
@@ -224,7 +227,6 @@ def _fit(arguments: argparse.Namespace, generator: Generator) -> int:
             types=arguments.types or (),
             at_most=arguments.at_most,
             spot=arguments.spot,
-            least_nodes=arguments.least_nodes,
             recommended=arguments.usage,
             past=past,
         )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+import msgspec
 
 from hpa_scaler.annotations.queries import Failure, Query
-from hpa_scaler.prometheus.client import PrometheusClient
+from hpa_scaler.prometheus.client import DEFAULT, PrometheusClient
 from tightship.cli.app import CliError
 from tightship.fit.model import Past
 from tightship.objects.query_servers import Address, Server
@@ -20,13 +23,15 @@ _KINDS = {"Deployment": "deployment", "StatefulSet": "statefulset"}
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-async def read_past(address: Address, now: float) -> Past:
+async def read_past(address: Address, now: float, known: Iterable[Server]) -> Past:
     """Return the most replicas in each hour of the :data:`DAYS` before *now*, in seconds since 1970.
 
-    kube-state-metrics counts them (docs/metrics/workload). Raises :class:`CliError` if the server doesn't answer, or
+    The server is the one of those *known* at *address*, with its credentials, or one without any. kube-state-metrics
+    counts the replicas (docs/metrics/workload). Raises :class:`CliError` if the server doesn't answer, or
     has no such series.
     """
-    server = Server("default", address)
+    found = next((each for each in known if each.address == address), Server(DEFAULT, address))
+    server = msgspec.structs.replace(found, name=DEFAULT)
     replicas: dict[tuple[str, str, str], dict[float, int]] = {}
     end = now // STEP * STEP
     async with PrometheusClient({server.name: server}) as client:

@@ -27,11 +27,14 @@ from tightship.fit.machines import (
 )
 from tightship.fit.model import Alternative, Answer, Asked, Chosen, FitError, Fitted, PoolLook, Present
 from tightship.fit.packing import Filled, Packing
-from tightship.fit.program import Bools, Program, Solved, solve
+from tightship.fit.program import Program, Solved, solve
 from tightship.objects import Pod
 from tightship.objects.money import price_of
 from tightship.objects.volume import ZONE
 from tightship.scheduler.space import Space
+
+LEAST_NODES = 3
+"""Nodes over which a pool is spread at least, so that one that fails takes no more than a third of it along."""
 
 MOST_TRIED = 8
 """Sets of types that are solved for each type more, where only so many are allowed."""
@@ -82,13 +85,12 @@ SPREADS, MOST_SPREAD = 8, 25_000
 class _Offer(Struct, frozen=True):
     """The machines on offer, the *kinds* of pods, and the program of both. *misfits* fit on no machine.
 
-    *within* is where they are put: pods with rules beyond their node stay in their zone, which keeps the rules.
+    Pods with rules beyond their node stay in their zone, which keeps the rules.
     """
 
     machines: Sequence[Machine]
     kinds: Sequence[Kind]
     program: Program
-    within: Bools
     misfits: Mapping[str, str]
 
 
@@ -210,66 +212,34 @@ class Fitting:
     @staticmethod
     def _packing(offer: _Offer, solved: Solved, types: Set[str] | None) -> Packing:
         on_offer = np.array([types is None or each.type in types for each in offer.machines], dtype=np.bool_)
-        return Packing(offer.program, offer.within, solved, on_offer)
+        return Packing(offer.program, solved, on_offer)
 
     def _limited(self, offer: _Offer, solved: Solved, most: int) -> FilledMachines:
-        """Return the cheapest machines of *most* types: the type is added next whose bound with the others is least."""
-        program, types = offer.program, [each.type for each in offer.machines]
-        worth = dict.fromkeys(dict.fromkeys(types), 0.0)
-        for column, count in enumerate(solved.machines):
-            worth[types[column]] += float(count * program.cost[column])
-        for kind in worth:
-            part = np.array([each == kind for each in types])
-            if program.allowed[part].any(axis=0).all():
-                worth[kind] += 1e-9
+        """Return the cheapest machines of *most* types: the type is added next whose bound with the others is least.
+
+        Tried are the types that the program spends most on, then the cheapest by volume.
+        """
+        program, types = offer.program, np.array([each.type for each in offer.machines])
+        total = np.maximum(program.count @ program.request, 1e-12)
+        volume = (total / np.maximum(program.room, 1e-12)).max(axis=1) * program.cost
+        spent = solved.machines * program.cost
+        ranked = sorted(set(types), key=lambda kind: (-spent[types == kind].sum(), volume[types == kind].min(), kind))
         chosen: frozenset[str] = frozenset()
         best: FilledMachines | None = None
-        for _ in range(most):
-            tried: list[tuple[float, frozenset[str], Solved]] = []
-            ranked = sorted(
-                (kind for kind in worth if kind not in chosen), key=lambda kind: self._rank(offer, kind, worth)
-            )
-            for kind in ranked[:MOST_TRIED]:
-                some = chosen | {kind}
-                part = np.flatnonzero([each in some for each in types])
-                open_to = program.allowed[part].any(axis=0)
-                sub = _part(program, part)
-                sub = Program(
-                    sub.cost,
-                    sub.room,
-                    sub.request[open_to],
-                    sub.count[open_to],
-                    sub.allowed[:, open_to],
-                    sub.alone[open_to],
-                    sub.twins,
-                )
-                found = solve(sub, self._asked.seconds / 4)
-                machines, dear, yields = np.zeros(len(types)), solved.worth.copy(), np.zeros(len(types))
-                machines[part], dear[open_to], yields[part] = found.machines, found.worth, found.yields
-                missing = float(program.count[~open_to].sum())
-                back = np.flatnonzero(open_to)
-                flows = tuple((int(back[kind]), int(part[column]), pods) for kind, column, pods in found.flows)
-                plan = Solved(found.bound, machines, dear, yields, found.by_solver, flows)
-                tried.append((missing * 1e12 + found.bound, some, plan))
-            if not tried:
-                break
-            _, chosen, plan = min(tried, key=lambda each: each[0])
+        while len(chosen) < min(most, len(ranked)):
+            tried = []
+            for kind in [each for each in ranked if each not in chosen][:MOST_TRIED]:
+                allowed = program.allowed & np.isin(types, [*chosen, kind])[:, None]
+                missing = float(program.count[~allowed.any(axis=0)].sum())
+                found = solve(msgspec.structs.replace(program, allowed=allowed), self._asked.seconds / 4)
+                tried.append((missing, found.bound, kind, found))
+            *_, kind, plan = min(tried, key=lambda each: each[:2])
+            chosen |= {kind}
             made = self._packed(offer, plan, chosen)
             if best is None or _score(offer, made) < _score(offer, best):
                 best = made
         assert best is not None
         return best
-
-    @staticmethod
-    def _rank(offer: _Offer, kind: str, worth: Mapping[str, float]) -> tuple[float, float, str]:
-        """Order types: those that the program uses most, then the cheapest by volume."""
-        machine = next(each for each in offer.machines if each.type == kind)
-        column = offer.machines.index(machine)
-        total = offer.program.count @ offer.program.request
-        room = offer.program.room[column]
-        wanted = total > 0
-        by_volume = float((total[wanted] / np.maximum(room[wanted], 1e-12)).max()) * float(offer.program.cost[column])
-        return (-worth[kind] if worth[kind] > 1e-6 else 0.0, by_volume, kind)
 
     def _offer(self, types: Mapping[str, frozenset[str] | None]) -> _Offer:
         with_gpus = {
@@ -309,11 +279,9 @@ class Fitting:
         groups: dict[object, list[Pod]] = {}
         masks: dict[object, NDArray[np.bool_]] = {}
         misfits: dict[str, str] = {}
-        alone: dict[object, bool] = {}
         requests: dict[object, NDArray[np.float64]] = {}
         chosen = self._asked.spot
         zones = np.array([each.zone for each in machines])
-        held: dict[object, NDArray[np.bool_]] = {}
         for pod, (home, zone) in zip(self._pods, self._homes, strict=True):
             demand = space.demand_of(pod)
             spotty = chosen is not None and chosen.matches(pod.template.labels)
@@ -325,10 +293,9 @@ class Fitting:
                     request[row] = amount
                 mask: NDArray[np.bool_] = demand.static & np.all(room >= request, axis=1)
                 mask = mask & (arch == home) if home else mask
-                masks[key] = mask if spotty else mask & ~spot
-                near = masks[key] & (zones == key[-1])
-                held[key] = near if near.any() else masks[key]
-                requests[key], alone[key] = request, _alone(pod)
+                mask = mask if spotty else mask & ~spot
+                near = mask & (zones == key[-1])
+                masks[key], requests[key] = near if near.any() else mask, request
             groups[key].append(pod)
         for misfit in [key for key, mask in masks.items() if not mask.any()]:
             why = "its selectors, taints or volumes allow no machine on offer"
@@ -347,22 +314,16 @@ class Fitting:
         asks = np.array([requests[key] for key in heads]).reshape(len(heads), len(names))
         used: NDArray[np.bool_] = np.asarray(asks.any(axis=0), dtype=np.bool_)
         used = used if used.any() else np.ones(len(names), dtype=np.bool_)
-        first: dict[object, int] = {}
-        twins = [
-            first.setdefault((each.pool, each.type, each.spot, each.price.hourly), at)
-            for at, each in enumerate(machines)
-        ]
+        alone: dict[object, int] = {None: -1}
         program = Program(
             cost=np.maximum(np.array([each.price.hourly for each in machines], dtype=np.float64), 1.0),
             room=(room / unit)[:, used],
             request=(asks / unit)[:, used],
             count=np.array([len(kind.pods) for kind in made], dtype=np.float64),
             allowed=np.array([masks[key] for key in heads]).reshape(len(heads), len(machines)).T,
-            alone=np.array([alone[key] for key in heads], dtype=np.bool_),
-            twins=np.array(twins),
+            group=np.array([alone.setdefault(_excluding(groups[key][0]), len(alone)) for key in heads], dtype=np.intp),
         )
-        within = np.array([held[key] for key in heads]).reshape(len(heads), len(machines)).T
-        return _Offer(machines, made, program, within, misfits)
+        return _Offer(machines, made, program, misfits)
 
     def _small_enough(self, machines: Sequence[Machine]) -> list[Machine]:
         """Leave out machines so large that a pool would have fewer than the least nodes, unless a pod needs one."""
@@ -371,7 +332,7 @@ class Fitting:
             own = [each for each in machines if each.pool == pool.name]
             here = {view.name for view in pool.views}
             pods = [pod for pod in self._pods if pod.node in here]
-            least = min(self._asked.least_nodes, len(pool.views))
+            least = min(LEAST_NODES, len(pool.views))
             limits = {name: sum(pod.requests.get(name, 0) for pod in pods) / least for name in ("cpu", "memory")}
             small = [each for each in own if least < 2 or not _holds(each, limits)]
             for requests in {tuple(sorted(pod.requests.items())): pod.requests for pod in pods}.values():
@@ -412,27 +373,19 @@ def _filters(pod: Pod) -> object:
     return tuple(sorted(spec.node_selector.items())), spec.node_affinity, spec.tolerations, spec.features, spec.volumes
 
 
-def _alone(pod: Pod) -> bool:
-    """Whether a node holds one pod of this template at most: it excludes its own kind, or holds a port of its node."""
+def _excluding(pod: Pod) -> object:
+    """Return what pods share of which a node holds one: a port of the node, or anti-affinity against their own kind."""
     labels = pod.template.labels
-    return bool(pod.spec.host_ports) or any(
-        term.topology_key == HOSTNAME
+    own = (
+        (pod.namespace, term.label_selector)
+        for term in pod.spec.anti_affinity
+        if term.topology_key == HOSTNAME
         and not term.namespaces
         and term.namespace_selector is None
         and term.label_selector is not None
         and term.label_selector.matches(labels)
-        for term in pod.spec.anti_affinity
     )
-
-
-def _part(program: Program, columns: NDArray[np.intp]) -> Program:
-    return msgspec.structs.replace(
-        program,
-        cost=program.cost[columns],
-        room=program.room[columns],
-        allowed=program.allowed[columns],
-        twins=program.twins[columns],
-    )
+    return pod.spec.host_ports or next(own, None)
 
 
 def _score(offer: _Offer, filled: FilledMachines) -> tuple[int, int]:

@@ -14,9 +14,6 @@ from tightship.objects.vertical import Recommended
 MODES = ("same-types", "same-family", "any")
 """Which machine types an alternative may use: those of the pool, all of their families, or all that have a price."""
 
-LEAST_NODES = 3
-"""Nodes over which a pool is spread at least, so that one that fails takes no more than a third of it along."""
-
 
 class FitError(ValueError):
     """A question without an answer; the text names the value and what is allowed."""
@@ -51,7 +48,6 @@ class Asked(Struct, frozen=True):
     types: tuple[str, ...] = ()
     at_most: int | None = None
     spot: LabelSelector | None = None
-    least_nodes: int = LEAST_NODES
     recommended: Advised | None = None
     past: Past | None = None
     seconds: float = 30.0

@@ -39,17 +39,12 @@ class Filled(Struct, frozen=True):
 
 
 class Packing:
-    """Packs the kinds of *program* on columns *on_offer*, with *solved* as a guide.
+    """Packs the kinds of *program* on columns *on_offer*, with *solved* as a guide."""
 
-    *within* (column, kind) are places that pods may have, which may be fewer than the program allows.
-    """
-
-    def __init__(self, program: Program, within: Bools, solved: Solved, on_offer: Bools) -> None:
-        self._program, self._within, self._solved = program, within, solved
-        worth, self._on_offer = solved.worth, on_offer
+    def __init__(self, program: Program, solved: Solved, on_offer: Bools) -> None:
+        self._program, self._solved = program, solved
         self._columns = np.flatnonzero(on_offer & (solved.yields > WORTHY))
-        self._order = np.argsort(-worth, kind="stable")
-        self._rank = np.argsort(self._order)
+        self._order = np.argsort(-solved.worth, kind="stable")
 
     def pack(self) -> list[Filled]:
         """Return machines with as many pods as have a place by their amounts."""
@@ -66,10 +61,6 @@ class Packing:
 
     def _planned(self, left: Floats) -> list[Filled]:
         """Fill the whole machines of the program with the pods that it has on them."""
-        twins: dict[int, list[int]] = {}
-        for column, number in enumerate(self._program.twins.tolist()):
-            if self._on_offer[column]:
-                twins.setdefault(number, []).append(column)
         flows: dict[int, dict[int, int]] = {}
         for kind, column, pods in self._solved.flows:
             flows.setdefault(column, {})[kind] = pods
@@ -78,8 +69,8 @@ class Packing:
             kinds = np.array(list(flow), dtype=np.intp)
             count = np.zeros_like(left)
             count[kinds] = list(flow.values())
-            same = twins[int(self._program.twins[column])]
-            own = [self._empty(same[number % len(same)]) for number in range(int(self._solved.machines[column] + 1e-6))]
+            empty = Filled(column, {}, np.zeros_like(self._program.room[column]), 0.0)
+            own = [empty] * int(self._solved.machines[column] + 1e-6)
             before = count.copy()
             self._put(count, own)
             left -= before - count
@@ -97,10 +88,10 @@ class Packing:
         scale = 1 / np.maximum(room.max(axis=0), _EPSILON)
         length = np.sqrt(((free * scale) ** 2).sum(axis=1))
         for kind in self._order[left[self._order] > 0].tolist():
-            request, open_to = program.request[kind], self._within[columns, kind]
+            request, open_to, group = program.request[kind], program.allowed[columns, kind], program.group[kind]
             fits = np.flatnonzero(open_to & (free >= request - _EPSILON).all(axis=1))
-            if program.alone[kind]:
-                fits = fits[[kind not in bins[place].pods for place in fits.tolist()]]
+            if group >= 0:
+                fits = fits[[group not in program.group[list(bins[place].pods)] for place in fits.tolist()]]
             along = request * scale**2
             while left[kind] > 0 and len(fits):
                 at = int((free[fits] @ along / (length[fits] + _EPSILON) - 1e-3 * length[fits]).argmax())
@@ -111,7 +102,7 @@ class Packing:
                 old = bins[place]
                 pods = {**old.pods, kind: old.pods.get(kind, 0) + 1}
                 bins[place] = Filled(old.column, pods, old.need + request, old.worth + worth[kind])
-                if program.alone[kind] or (free[place] < request - _EPSILON).any():
+                if group >= 0 or (free[place] < request - _EPSILON).any():
                     fits = np.delete(fits, at)
 
     def _bought(self, left: Floats, columns: Indices, most: float = np.inf) -> list[Filled]:
@@ -143,14 +134,14 @@ class Packing:
     def _fill(self, column: int, kinds: Indices, count: Floats) -> Filled:
         """Return an empty machine with pods of *kinds*, each time the largest along the room that is left."""
         program, pods, full = self._program, dict[int, int](), self._program.room[column]
-        kinds = kinds[self._within[column, kinds] & (count[kinds] > 0)]
+        kinds = kinds[program.allowed[column, kinds] & (count[kinds] > 0)]
         request, room = program.request[kinds], full.copy()
         weight = 1 / np.maximum(room, _EPSILON) ** 2
-        left = np.where(program.alone[kinds], 1.0, count[kinds])
+        left, group = count[kinds], program.group[kinds]
         while len(kinds):
             fits = (request <= room + _EPSILON).all(axis=1) & (left > 0)
             if not fits.all():
-                kinds, request, left = kinds[fits], request[fits], left[fits]
+                kinds, request, left, group = kinds[fits], request[fits], left[fits], group[fits]
                 if not len(kinds):
                     break
             best = int((request @ (room * weight)).argmax())
@@ -158,13 +149,14 @@ class Packing:
             pods[kind] = pods.get(kind, 0) + 1
             room -= request[best]
             left[best] -= 1
+            if group[best] >= 0:
+                left[group == group[best]] = 0
         worth = float(sum(self._solved.worth[kind] * number for kind, number in pods.items()))
         return Filled(column, pods, full - room, worth)
 
     def _improved(self, bins: list[Filled]) -> list[Filled]:
         """Give up some machines at a time, place their pods on others, and buy anew for the rest if that is cheaper."""
-        program, draw = self._program, random.Random(0)  # noqa: S311
-        cost = program.cost
+        cost, draw = self._program.cost, random.Random(0)  # noqa: S311
         best, least, now, found = bins, 0.0, 0.0, 0
         total = sum(float(cost[each.column]) for each in bins)
         for turn in range(ROUNDS):
@@ -201,6 +193,3 @@ class Packing:
         if left.any() or change > slack:
             return None
         return kept + made, change
-
-    def _empty(self, column: int) -> Filled:
-        return Filled(column, {}, np.zeros_like(self._program.room[column]), 0.0)

@@ -1,7 +1,7 @@
 """The least that pods can cost: a linear program over machines, and a proof that doesn't trust its solver.
 
-Pods and machines are cut into pieces. Amounts, labels, taints, volumes' zones, and how
-many pods of a kind a whole machine takes are counted; affinity, spread and anti-affinity by zone are left out.
+Pods and machines are cut into pieces. Amounts, labels, taints, zones, how many pods of a kind a whole machine takes,
+and anti-affinity by node are counted; other affinity and spread are left out.
 
 A set of prices of room proves the bound, whoever found it: on each column of machines, room may be worth no more than
 the machine costs. Then no machines carry the pods for less than each pod's cheapest room, summed up. A large program
@@ -28,15 +28,13 @@ FINE = 20_000
 """Pairs of kinds and columns up to which only kinds that ask for exactly the same are one."""
 
 WHOLE = 16
-"""Columns up to which the bound counts whole machines."""
+"""Columns up to which machines are whole."""
 
 SLOPES = 24
 """Steps in the proportions of a request below which kinds of a large program are one."""
 
-TURNS = 12
-"""Most times that columns are taken in, of which each is :data:`TAKEN`."""
-
-TAKEN = 12
+TURNS, TAKEN = 12, 12
+"""Most times that columns are taken in, and how many each time."""
 
 BINDS = 0.95
 """Pods of a kind that a machine takes are a row of the program if they are fewer than this share of what fits in
@@ -46,8 +44,8 @@ pieces."""
 class Program(Struct, frozen=True):
     """*cost* and *room* (column, resource) of columns of machines; *request* (kind, resource) and *count* of kinds.
 
-    *allowed* (column, kind) says where a kind may run. Of a kind that is *alone*, a machine takes one. Columns of the
-    same number among *twins* are the same machine in other zones.
+    *allowed* (column, kind) says where a kind may run. A machine takes one pod of all kinds that have the same *group*;
+    kinds of -1 exclude none.
     """
 
     cost: Floats
@@ -55,8 +53,7 @@ class Program(Struct, frozen=True):
     request: Floats
     count: Floats
     allowed: Bools
-    alone: Bools
-    twins: Indices
+    group: Indices
 
 
 class Solved(Struct, frozen=True):
@@ -75,104 +72,95 @@ class Solved(Struct, frozen=True):
 
 
 class _Prices(Struct, frozen=True):
-    """What room is worth: *amounts* by column and resource, and *rents* by column and kind whose pods are limited."""
+    """What room is worth: *amounts* by column and resource, and *rents* by column and group of limited pods."""
 
     amounts: Floats
     rents: Floats
 
 
-class _Coarse(Struct, frozen=True):
-    """A program of fewer *columns* and *kinds*: the numbers of those that each stands for.
+class _Coarse(Program, frozen=True):
+    """A program of fewer *kinds*: the numbers of those that each stands for. Each kind has a group.
 
-    A machine takes at most *most* pods of a kind (column, kind; infinite where pieces say as much).
+    A machine takes at most *most* pods of a group (column, group; infinite where pieces say as much).
     """
 
-    cost: Floats
-    room: Floats
-    request: Floats
-    count: Floats
-    allowed: Bools
     most: Floats
-    columns: Sequence[Indices]
     kinds: Sequence[Indices]
+
+    def only(self, columns: Indices) -> _Coarse:
+        """Return the program of some *columns*."""
+        parts = {name: getattr(self, name)[columns] for name in ("cost", "room", "allowed", "most")}
+        return msgspec.structs.replace(self, **parts)
 
 
 class _Optimum(Struct, frozen=True):
-    """*machines* by column, *pieces* (column, kind), and what room is worth."""
+    """*machines* by column, *pieces* (column, kind), and what room is worth. *bound* is of whole machines."""
 
     machines: Floats
     pieces: Floats
     prices: _Prices
+    bound: float
+
+
+def solve(program: Program, seconds: float) -> Solved:
+    """Return the least that the kinds cost which some column allows, in *seconds* of wall time for each program."""
+    program = msgspec.structs.replace(program, count=program.count * program.allowed.any(axis=0))
+    if not program.count.any():
+        none = np.zeros(len(program.cost))
+        return Solved(0.0, none, np.zeros(len(program.count)), np.ones(len(program.cost)), solver_installed())
+    coarse = _coarse(program)
+    found = _generated(coarse, seconds) if solver_installed() else None
+    prices = _by_volume(coarse) if found is None else found.prices
+    bound, worth = _proven(coarse, prices, program)
+    yields = _earned(coarse, prices) / coarse.cost
+    if found is None:
+        return Solved(bound, np.zeros(len(program.cost)), worth, yields, by_solver=False)
+    few = len(coarse.cost) <= WHOLE and program.allowed.sum() <= FINE
+    if few and (whole := _highs(coarse, np.arange(len(coarse.cost)), seconds, whole=True)) is not None:
+        found, bound = whole, max(bound, whole.bound)
+    return Solved(bound, found.machines, worth, yields, True, _flows(coarse, found.pieces, program.count))
 
 
 def _coarse(program: Program) -> _Coarse:
-    """Return *program* with machines that are the same in other zones as one, open to what any of them is open to.
-
-    Kinds that ask for the same are one, in a large program also those that ask in about the same proportions.
-    """
-    same: dict[int, list[int]] = {}
-    for column in range(len(program.cost)):
-        same.setdefault(int(program.twins[column]), []).append(column)
-    columns = [np.array(each, dtype=np.intp) for each in same.values()]
-    heads = np.array([each[0] for each in columns])
-    allowed = np.array([program.allowed[each].any(axis=0) for each in columns])
-    most = _most(program, heads)
+    """Return *program* with kinds that ask for the same as one, in a large program also those in like proportions."""
+    most = _most(program)
     slope = program.request
     if program.allowed.sum() > FINE:
         share = program.request / np.maximum(program.count @ program.request, 1e-12)
         slope = np.round(share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300) * SLOPES)
     alike: dict[object, list[int]] = {}
-    for kind in range(len(program.count)):
-        key = allowed[:, kind].tobytes(), most[:, kind].tobytes(), slope[kind].tobytes()
+    for kind in np.flatnonzero(program.count).tolist():
+        key = program.group[kind], program.allowed[:, kind].tobytes(), most[:, kind].tobytes(), slope[kind].tobytes()
         alike.setdefault(key, []).append(kind)
     kinds = [np.array(each, dtype=np.intp) for each in alike.values()]
-    first = np.array([each[0] for each in kinds])
+    heads = np.array([each[0] for each in kinds])
     count = np.array([program.count[each].sum() for each in kinds])
+    own = program.group[heads] + len(kinds) * (program.group[heads] >= 0)
+    _, first, group = np.unique(np.where(own < 0, np.arange(len(kinds)), own), return_index=True, return_inverse=True)
+    pods = np.where(program.group[heads] >= 0, 1, [len(each) for each in kinds])
     return _Coarse(
-        cost=program.cost[heads],
-        room=program.room[heads],
+        cost=program.cost,
+        room=program.room,
         request=np.array([program.count[each] @ program.request[each] for each in kinds]) / count[:, None],
         count=count,
-        allowed=allowed[:, first],
-        most=most[:, first] * [len(each) for each in kinds],
-        columns=columns,
+        allowed=program.allowed[:, heads],
+        group=group,
+        most=(most[:, heads] * pods)[:, first],
         kinds=kinds,
     )
 
 
-def _most(program: Program, columns: Indices) -> Floats:
+def _most(program: Program) -> Floats:
     """Return how many pods of each kind an empty machine takes, infinite where that is about what fits in pieces."""
-    pieces = np.full((len(columns), len(program.count)), np.inf)
+    pieces = np.full(program.allowed.shape, np.inf)
     for resource in range(program.room.shape[1]):
         needs = np.flatnonzero(program.request[:, resource] > 0)
-        here = program.room[columns, resource, None] / program.request[needs, resource]
+        here = program.room[:, resource, None] / program.request[needs, resource]
         pieces[:, needs] = np.minimum(pieces[:, needs], here)
     most = np.floor(pieces + 1e-9)
-    most[:, program.alone] = np.minimum(most[:, program.alone], 1.0)
     most[most > BINDS * pieces] = np.inf
+    most[:, program.group >= 0] = 1.0
     return most
-
-
-def solve(program: Program, seconds: float) -> Solved:
-    """Return the least that the kinds cost, each of which some column allows."""
-    total = len(program.cost)
-    if not len(program.count):
-        return Solved(0.0, np.zeros(total), np.zeros(0), np.ones(total), solver_installed())
-    coarse = _coarse(program)
-    found = _generated(coarse, seconds) if solver_installed() else None
-    prices = _by_volume(coarse) if found is None else found.prices
-    bound, worth = _proven(coarse, prices, program)
-    yields = np.ones(total)
-    for column, earned in enumerate(_earned(coarse, prices) / coarse.cost):
-        yields[coarse.columns[column]] = earned
-    machines = np.zeros(total)
-    if found is None:
-        return Solved(bound, machines, worth, yields, by_solver=False)
-    if len(coarse.cost) <= WHOLE and program.allowed.sum() <= FINE:
-        bound = max(bound, _whole(coarse, seconds))
-    machines[[each[0] for each in coarse.columns]] = found.machines
-    flows = _flows(coarse, found.pieces, program.count)
-    return Solved(bound, machines, worth, yields, by_solver=True, flows=flows)
 
 
 def _flows(coarse: _Coarse, pieces: Floats, count: Floats) -> list[tuple[int, int, int]]:
@@ -186,7 +174,7 @@ def _flows(coarse: _Coarse, pieces: Floats, count: Floats) -> list[tuple[int, in
                 kind, left = rest.pop()
                 some = min(room, left)
                 room -= some
-                flows.append((kind, int(coarse.columns[column][0]), some))
+                flows.append((kind, column, some))
                 if left > some:
                     rest.append((kind, left - some))
     return flows
@@ -209,14 +197,14 @@ def _proven(coarse: _Coarse, prices: _Prices, program: Program | None = None) ->
     share = np.minimum(1.0, coarse.cost / np.maximum(_earned(coarse, _Prices(amounts, rents)), 1e-300))
     request, count, of = coarse.request, coarse.count, np.arange(len(coarse.count))
     if program is not None:
-        request, count = program.request, program.count
-        of = np.empty(len(count), dtype=np.intp)
+        request, count, of = program.request, program.count, np.full(len(program.count), -1)
         for one, kinds in enumerate(coarse.kinds):
             of[kinds] = one
     worth = np.full(len(count), np.inf)
-    for column in range(len(coarse.cost)):
-        room = (request @ amounts[column] + rents[column, of]) * share[column]
+    for column in np.flatnonzero(coarse.allowed.any(axis=1)).tolist():
+        room = (request @ amounts[column] + rents[column, coarse.group[of]]) * share[column]
         np.minimum(worth, np.where(coarse.allowed[column, of], room, np.inf), out=worth)
+    worth[count == 0] = 0.0
     return float(count @ worth) * (1 - 1e-9), worth
 
 
@@ -224,48 +212,34 @@ def _by_volume(coarse: _Coarse) -> _Prices:
     """Return prices by volume alone: what a resource costs where it is cheapest, at the best mixture of resources."""
     whole = coarse.room > 0
     each = np.where(whole, coarse.cost[:, None] / np.where(whole, coarse.room, 1.0), 0.0)
-    resources, rents = each.shape[1], np.zeros_like(coarse.most)
+    resources, rents = np.eye(each.shape[1]), np.zeros_like(coarse.most)
     mixtures = [
-        part * np.eye(resources)[first] + (1 - part) * np.eye(resources)[second]
-        for first in range(resources)
-        for second in range(resources)
-        for part in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+        part * first + (1 - part) * second for first in resources for second in resources for part in (0.5, 0.75, 1.0)
     ]
     return max((_Prices(each * mixture, rents) for mixture in mixtures), key=lambda prices: _proven(coarse, prices)[0])
 
 
 def _generated(coarse: _Coarse, seconds: float) -> _Optimum | None:
     """Return the optimum over all columns, with prices on each; ``None`` if HiGHS finds none in time."""
-    columns = len(coarse.cost)
     volume = _by_volume(coarse).amounts @ coarse.request.T
     volume[~coarse.allowed] = np.inf
     used = np.unique(volume.argmin(axis=0))
     found = None
-    for turn in range(TURNS):
+    for _ in range(TURNS):
         tried = _highs(coarse, used, seconds)
-        if tried is None or len(used) == columns:
-            return tried or found
+        if tried is None:
+            break
         found = tried
-        _, worth = _proven(_only(coarse, used), _Prices(found.prices.amounts[used], found.prices.rents[used]))
-        others = np.setdiff1d(np.arange(columns), used)
+        _, worth = _proven(coarse.only(used), _Prices(found.prices.amounts[used], found.prices.rents[used]))
+        others = np.setdiff1d(np.arange(len(coarse.cost)), used)
         for column in others.tolist():
             _price(coarse, column, worth, used, found.prices)
         earned = _earned(coarse, found.prices) / coarse.cost
         better = others[earned[others] > 1 + 1e-4]
-        if not len(better) or turn == TURNS - 1:
+        if not len(better):
             break
         used = np.union1d(used, better[np.argsort(-earned[better])][:TAKEN])
     return found
-
-
-def _only(coarse: _Coarse, columns: Indices) -> _Coarse:
-    return msgspec.structs.replace(
-        coarse,
-        cost=coarse.cost[columns],
-        room=coarse.room[columns],
-        allowed=coarse.allowed[columns],
-        most=coarse.most[columns],
-    )
 
 
 def _price(coarse: _Coarse, column: int, worth: Floats, used: Indices, prices: _Prices) -> None:
@@ -280,31 +254,35 @@ def _price(coarse: _Coarse, column: int, worth: Floats, used: Indices, prices: _
     if cost[best] <= coarse.cost[column]:
         prices.amounts[column], prices.rents[column] = prices.amounts[used[best]] * raised[best], 0.0
         return
-    limited = np.flatnonzero(np.isfinite(coarse.most[column, kinds]))
+    limited = np.flatnonzero(np.isfinite(coarse.most[column, coarse.group[kinds]]))
+    groups, own = np.unique(coarse.group[kinds[limited]], return_inverse=True)
     row, resource = np.nonzero(request)
     resources = len(room)
     solver = passed(
-        np.concatenate([room, coarse.most[column, kinds[limited]]]),
-        np.full(resources + len(limited), np.inf),
+        np.concatenate([room, coarse.most[column, groups]]),
+        np.full(resources + len(groups), np.inf),
         asked,
         np.full(len(kinds), np.inf),
         (
             np.concatenate([row, limited]),
-            np.concatenate([resource, resources + np.arange(len(limited))]),
+            np.concatenate([resource, resources + own]),
             np.concatenate([request[row, resource], np.ones(len(limited))]),
         ),
         seconds=1.0,
     )
     solver.run()
     values = np.array(solver.getSolution().col_value)
-    if len(values) == resources + len(limited):
-        prices.amounts[column] = values[:resources]
-        prices.rents[column, kinds[limited]] = values[resources:]
+    if len(values) == resources + len(groups):
+        prices.amounts[column], prices.rents[column, groups] = values[:resources], values[resources:]
 
 
-def _passed(coarse: _Coarse, used: Indices, seconds: float, *, whole: bool) -> tuple[Any, Indices, Indices, Indices]:
-    """Return the program with the columns *used* alone; column and kind of each piece; limited pieces."""
-    columns, kinds, resources = len(used), len(coarse.count), coarse.room.shape[1]
+def _passed(
+    coarse: _Coarse, used: Indices, seconds: float, *, whole: bool = False
+) -> tuple[Any, Indices, Indices, Indices]:
+    """Return the program with the columns *used* alone; column and kind of each piece; pairs of column and group that
+    are limited, as one number.
+    """
+    columns, kinds, resources, groups = len(used), len(coarse.count), coarse.room.shape[1], coarse.most.shape[1]
     at, kind = np.nonzero(coarse.allowed[used])
     pieces = columns + np.arange(len(at))
     rows, cols, entries = [kind], [pieces], [np.ones(len(at))]
@@ -313,12 +291,12 @@ def _passed(coarse: _Coarse, used: Indices, seconds: float, *, whole: bool) -> t
         rows += [first + at, first + np.arange(columns)]
         cols += [pieces, np.arange(columns)]
         entries += [coarse.request[kind, resource], -coarse.room[used, resource]]
-    most = coarse.most[used[at], kind]
-    limited = np.flatnonzero(np.isfinite(most))
-    own = kinds + resources * columns + np.arange(len(limited))
-    rows, cols = [*rows, own, own], [*cols, pieces[limited], at[limited]]
-    entries += [np.ones(len(limited)), -most[limited]]
-    total = kinds + resources * columns + len(limited)
+    limited = np.flatnonzero(np.isfinite(coarse.most[used[at], coarse.group[kind]]))
+    pairs, own = np.unique(at[limited] * groups + coarse.group[kind[limited]], return_inverse=True)
+    first = kinds + resources * columns
+    rows, cols = [*rows, first + own, first + np.arange(len(pairs))], [*cols, pieces[limited], pairs // groups]
+    entries += [np.ones(len(limited)), -coarse.most[used].ravel()[pairs]]
+    total = first + len(pairs)
     solver = passed(
         np.concatenate([coarse.cost[used], np.zeros(len(at))]),
         np.full(columns + len(at), np.inf),
@@ -329,29 +307,28 @@ def _passed(coarse: _Coarse, used: Indices, seconds: float, *, whole: bool) -> t
         whole=columns if whole else 0,
     )
     solver.run()
-    return solver, at, kind, limited
+    return solver, at, kind, pairs
 
 
-def _whole(coarse: _Coarse, seconds: float) -> float:
-    """Return what HiGHS proves of whole machines, less its own tolerance for integers and rows; 0 without a proof."""
-    solver, *_ = _passed(coarse, np.arange(len(coarse.cost)), seconds, whole=True)
-    found = float(solver.getInfo().mip_dual_bound)
-    return found * (1 - 1e-6) if np.isfinite(found) else 0.0
-
-
-def _highs(coarse: _Coarse, used: Indices, seconds: float) -> _Optimum | None:
-    """Return the optimum with the columns *used* alone; ``None`` if HiGHS finds none in *seconds* of wall time."""
+def _highs(coarse: _Coarse, used: Indices, seconds: float, *, whole: bool = False) -> _Optimum | None:
+    """Return the best with the columns *used* alone; ``None`` if HiGHS finds none in *seconds* of wall time."""
     import highspy
 
-    solver, at, kind, limited = _passed(coarse, used, seconds, whole=False)
-    columns, kinds, resources = len(used), len(coarse.count), coarse.room.shape[1]
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    solver, at, kind, pairs = _passed(coarse, used, seconds, whole=whole)
+    columns, kinds, resources, groups = len(used), len(coarse.count), coarse.room.shape[1], coarse.most.shape[1]
+    if whole:
+        done = solver.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        bound = solver.getInfo().mip_dual_bound * (1 - 1e-6)  # HiGHS's own tolerance for integers and rows
+    else:
+        done, bound = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal, 0.0
+    if not done:
         return None
     values = np.array(solver.getSolution().col_value)
     machines, share = np.zeros(len(coarse.cost)), np.zeros(coarse.allowed.shape)
     machines[used], share[used[at], kind] = values[:columns], values[columns:]
-    duals = -np.array(solver.getSolution().row_dual)
     prices = _Prices(np.zeros_like(coarse.room), np.zeros_like(coarse.most))
-    prices.amounts[used] = duals[kinds : kinds + resources * columns].reshape(resources, columns).T
-    prices.rents[used[at[limited]], kind[limited]] = duals[kinds + resources * columns :]
-    return _Optimum(machines, share, prices)
+    if not whole:
+        duals = -np.array(solver.getSolution().row_dual)
+        prices.amounts[used] = duals[kinds : kinds + resources * columns].reshape(resources, columns).T
+        prices.rents[used[pairs // groups], pairs % groups] = duals[kinds + resources * columns :]
+    return _Optimum(machines, share, prices, bound)

@@ -4,7 +4,8 @@
 * ComputeClass: https://cloud.google.com/kubernetes-engine/docs/reference/crds/computeclass
 * ClusterConfig: https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
 * ``az aks nodepool add``: https://learn.microsoft.com/cli/azure/aks/nodepool
-* ``aws_eks_node_group``: https://registry.terraform.io/providers/hashicorp/aws/latest/docs/resources/eks_node_group
+* Terraform: ``aws_eks_node_group`` (hashicorp/terraform-provider-aws website/docs/r), ``google_container_node_pool``
+  (hashicorp/terraform-provider-google), ``azurerm_kubernetes_cluster_node_pool`` (hashicorp/terraform-provider-azurerm)
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _OWN = (
 )  # fmt: skip
 """Domains of labels and taints that clouds, kubelets and controllers set, most of which configuration can't have."""
 
-_NAMES = {"aks": (r"[^a-z0-9]", "", 12), "terraform": (r"[^a-z0-9_]", "_", 60)}
+_NAMES = {"aks": (r"[^a-z0-9]", "", 12), "terraform": (r"[^a-z0-9-]", "-", 40)}
 """What a name can't hold, what stands for it, and how long a name may be."""
 
 
@@ -89,10 +90,11 @@ def _parts(form: str, found: Alternative, looks: Mapping[str, PoolLook], by_type
         several = kind and sum((pool, spot) == key[:2] for key in parts) > 1
         words = [pool or "pool", *(["spot"] if spot else []), *([kind.removeprefix("Standard_")] if several else [])]
         labels = {key: value for key, value in look.labels.items() if _is_free(form, key, "node-restriction.")}
-        if form in ("eksctl", "terraform"):  # EKS wants a value (CreateNodegroup)
+        if form in ("eksctl", "terraform") and look.cloud == "AWS":  # EKS wants a value (CreateNodegroup)
             labels = {key: value for key, value in labels.items() if value}
         taints = [_taint(each) for each in look.taints if _is_free(form, each, "node-role.")]
-        yield _Part(_name(form, words, seen), look, machines, labels, taints)
+        named_as = "aks" if look.cloud == "Azure" and by_type else form
+        yield _Part(_name(named_as, words, seen), look, machines, labels, taints)
 
 
 def _is_free(form: str, key: str, by_karpenter: str) -> bool:
@@ -229,42 +231,96 @@ def _aks(parts: Sequence[_Part]) -> Iterator[str]:
         yield told + " \\\n  ".join(words) + f"  # {part.look.arch}\n"
 
 
-_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+class _Variable(str):
+    """An expression of Terraform."""
+
+    __slots__ = ()
 
 
 def _terraform(parts: Sequence[_Part]) -> Iterator[str]:
+    resources = {"AWS": _eks_resource, "Azure": _aks_resource, "Google Cloud": _gke_resource}
     for part in parts:
         (machine,) = part.machines
-        shape = shape_of(machine.type)
-        kind = "NVIDIA" if shape is not None and shape.gpu and shape.gpu != "amd" else "STANDARD"
-        arch = "ARM_64" if part.look.arch == "arm64" else "x86_64"
-        labels = ", ".join(f"{_hcl(key)} = {_hcl(value)}" for key, value in part.labels.items())
-        yield (
-            f"# in {', '.join(part.zones) or 'any zone'}\n"
-            f'resource "aws_eks_node_group" "{part.name}" {{\n'
-            "  cluster_name    = var.cluster_name\n"
-            f"  node_group_name = {_hcl(part.name)}\n"
-            "  node_role_arn   = var.node_role_arn\n"
-            "  subnet_ids      = var.subnet_ids\n"
-            f"  instance_types  = [{_hcl(machine.type)}]\n"
-            f'  ami_type        = "AL2023_{arch}_{kind}"\n'
-            f'  capacity_type   = "{"SPOT" if machine.spot else "ON_DEMAND"}"\n'
-            + (f"  labels          = {{ {labels} }}\n" if labels else "")
-            + "\n  scaling_config {\n"
-            f"    min_size     = 0\n    desired_size = {part.count}\n    max_size     = {part.count}\n  }}\n"
-            + "".join(
-                "\n  taint {\n"
-                + "".join(f"    {key:6} = {_hcl(_EFFECTS.get(value, value))}\n" for key, value in taint.items())
-                + "  }\n"
-                for taint in part.taints
-            )
-            + "}\n"
-        )
+        kind, fields = resources[part.look.cloud](part, machine)
+        yield f'resource "{kind}" "{part.name}" {{\n{_hcl(fields)}}}\n'
 
 
-def _hcl(text: str) -> str:
-    """Return a string of HCL, which begins expressions with ``${`` and ``%{``."""
-    return re.sub(r"([$%])\{", r"\1\1{", json.dumps(text))
+def _hcl(fields: Mapping[str, object], margin: str = "  ") -> str:
+    """Return HCL: lists of mappings are blocks, what is empty is left out."""
+    found, blocks = "", ""
+    for name, value in fields.items():
+        if value in ([], {}):
+            continue
+        if isinstance(value, list) and isinstance(value[0], dict):
+            blocks += "".join(f"\n{margin}{name} {{\n{_hcl(each, margin + '  ')}{margin}}}\n" for each in value)
+        else:
+            found += f"{margin}{name} = {_literal(value)}\n"
+    return found + blocks
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_literal(key)} = {_literal(each)}' for key, each in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, _Variable):
+        return str(value)
+    return re.sub(r"([$%])\{", r"\1\1{", json.dumps(value))  # HCL begins expressions with ${ and %{
+
+
+def _taint_blocks(part: _Part) -> list[Json]:
+    effects = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+    return [{**each, "effect": effects.get(each["effect"], each["effect"])} for each in part.taints]
+
+
+def _eks_resource(part: _Part, machine: Chosen) -> tuple[str, Json]:
+    shape = shape_of(machine.type)
+    gpus = "NVIDIA" if shape is not None and shape.gpu and shape.gpu != "amd" else "STANDARD"
+    return "aws_eks_node_group", {
+        "cluster_name": _Variable("var.cluster_name"),
+        "node_group_name": part.name,
+        "node_role_arn": _Variable("var.node_role_arn"),
+        "subnet_ids": _Variable(f"var.subnet_ids # in {', '.join(part.zones) or 'any zone'}"),
+        "instance_types": [machine.type],
+        "ami_type": f"AL2023_{'ARM_64' if part.look.arch == 'arm64' else 'x86_64'}_{gpus}",
+        "capacity_type": "SPOT" if machine.spot else "ON_DEMAND",
+        "labels": dict(part.labels),
+        "scaling_config": [{"min_size": 0, "desired_size": part.count, "max_size": part.count}],
+        "taint": _taint_blocks(part),
+    }
+
+
+def _gke_resource(part: _Part, machine: Chosen) -> tuple[str, Json]:
+    return "google_container_node_pool", {
+        "name": part.name,
+        "cluster": _Variable("var.cluster_id"),
+        "node_locations": part.zones,
+        "autoscaling": [{"total_min_node_count": 0, "total_max_node_count": part.count, "location_policy": "ANY"}],
+        "node_config": [
+            {
+                "machine_type": machine.type,
+                "spot": machine.spot,
+                "labels": dict(part.labels),
+                "taint": [{"value": "", **each} for each in _taint_blocks(part)],
+            }
+        ],
+    }
+
+
+def _aks_resource(part: _Part, machine: Chosen) -> tuple[str, Json]:
+    spot = {"priority": "Spot", "eviction_policy": "Delete", "spot_max_price": -1} if machine.spot else {}
+    return "azurerm_kubernetes_cluster_node_pool", {
+        "name": part.name,
+        "kubernetes_cluster_id": _Variable("var.cluster_id"),
+        "vm_size": machine.type,
+        "auto_scaling_enabled": True,
+        "min_count": 0,
+        "max_count": part.count,
+        "zones": [zone.rpartition("-")[2] for zone in part.zones if "-" in zone],
+        "node_labels": dict(part.labels),
+        "node_taints": [f"{each['key']}={each.get('value', '')}:{each['effect']}" for each in part.taints],
+        **spot,
+    }
 
 
 FORMS: Mapping[str, tuple[tuple[str, ...], bool, Callable[[Sequence[_Part]], Iterator[str | Json]]]] = {
@@ -272,6 +328,6 @@ FORMS: Mapping[str, tuple[tuple[str, ...], bool, Callable[[Sequence[_Part]], Ite
     "computeclass": (("Google Cloud",), False, _compute_classes),
     "eksctl": (("AWS",), True, _eksctl),
     "aks": (("Azure",), True, _aks),
-    "terraform": (("AWS",), True, _terraform),
+    "terraform": (("AWS", "Azure", "Google Cloud"), True, _terraform),
 }
 """By the word of a form: the clouds whose pools it describes, whether each type is a pool of its own, and the form."""

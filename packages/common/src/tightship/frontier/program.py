@@ -40,28 +40,6 @@ class Choice(Struct, frozen=True):
     share: _Floats
 
 
-class _Rows:
-    """A sparse matrix that grows by rows, each with the highest value that it may have."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[_Ints, _Ints, _Floats]] = []
-        self.upper: list[float] = []
-
-    def add(self, columns: _Ints, values: _Floats, upper: float) -> None:
-        self.scatter(np.full(len(columns), len(self.upper)), columns, values)
-        self.upper.append(upper)
-
-    def scatter(self, rows: _Ints, columns: _Ints, values: _Floats) -> None:
-        some = values != 0
-        self._parts.append((rows[some], columns[some], values[some]))
-
-    def sorted(self) -> tuple[_Ints, _Ints, _Floats]:
-        """Return rows, columns and values, by row."""
-        rows, columns, values = (np.concatenate(each) for each in zip(*self._parts, strict=True))
-        order = np.argsort(rows, kind="stable")
-        return rows[order], columns[order], values[order]
-
-
 class Program:
     """The program of *problem*, asked again and again. *evictions* are the pods to evict of each node."""
 
@@ -162,38 +140,38 @@ class Program:
         unit = np.maximum(largest.max(axis=0, initial=0.0), 1.0)
         pods = np.zeros((len(problem.names), kinds))
         np.add.at(pods, (problem.homes, problem.kinds), 1.0)
-        flows, rows = len(may) + np.arange(len(to)), _Rows()
+        flows, each, resources = len(may) + np.arange(len(to)), np.arange(len(may)), room.shape[1]
         # Every pod of a removed node goes somewhere.
-        rows.upper += [0.0] * kinds
-        rows.scatter(what, flows, np.ones(len(to)))
         at, which = np.nonzero(pods[may])
-        rows.scatter(which, at, -pods[may][at, which])
+        parts = [(what, flows, np.ones(len(to))), (which, at, -pods[may][at, which])]
         # What goes to a sort fits into what its nodes that stay have free.
-        first = len(rows.upper)
-        for resource in range(room.shape[1]):
-            rows.scatter(first + to * room.shape[1] + resource, flows, (problem.requests / unit)[what, resource])
-            own = first + sorts[may] * room.shape[1] + resource
-            rows.scatter(own, np.arange(len(may)), (room / unit)[may, resource])
+        for resource in range(resources):
+            parts.append((kinds + to * resources + resource, flows, (problem.requests / unit)[what, resource]))
+            parts.append((kinds + sorts[may] * resources + resource, each, (room / unit)[may, resource]))
         whole = np.zeros_like(largest)
         np.add.at(whole, sorts, room / unit)
-        rows.upper += whole.ravel().tolist()
+        upper = [0.0] * kinds + whole.ravel().tolist()
+
+        def row(columns: _Ints, values: _Floats, most: float) -> None:
+            parts.append((np.full(len(columns), len(upper)), columns, values))
+            upper.append(most)
+
         numbers = np.full(allowed.shape, -1, dtype=np.intp)
         numbers[to, what] = flows
         for group, free in self._exclusive():
             for sort in np.flatnonzero(allowed[:, group].any(axis=1)).tolist():
                 into = numbers[sort, group]
                 into, own = into[into >= 0], np.flatnonzero(sorts[may] == sort)
-                columns = np.concatenate([into, own])
                 values = np.concatenate([np.ones(len(into)), free[may[own]]])
-                rows.add(columns, values, float(free[sorts == sort].sum()))
+                row(np.concatenate([into, own]), values, float(free[sorts == sort].sum()))
         for rule in rules_of(problem):
-            rows.add(np.arange(len(may)), rule.weights[may], float(rule.weights.sum() - rule.least))
-        each = np.arange(len(may))
-        rows.add(each, self.evictions[may], np.inf)
-        rows.add(each, np.ones(len(may)), np.inf)
-        self._lower = np.concatenate([np.zeros(kinds), np.full(len(rows.upper) - kinds, -np.inf)])
-        self._upper = np.array(rows.upper)
-        self._matrix = rows.sorted()
+            row(each, rule.weights[may], float(rule.weights.sum() - rule.least))
+        row(each, self.evictions[may], np.inf)
+        row(each, np.ones(len(may)), np.inf)
+        self._lower = np.concatenate([np.zeros(kinds), np.full(len(upper) - kinds, -np.inf)])
+        self._upper = np.array(upper)
+        rows, columns, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+        self._matrix = rows[values != 0], columns[values != 0], values[values != 0]
         self._costs = np.concatenate([self.evictions[may], np.zeros(len(to))])
         self._most = np.concatenate([np.ones(len(may)), pods.sum(axis=0)[what]])
         self._solver = passed(self._costs, self._most, self._lower, self._upper, self._matrix, seconds=SECONDS)

@@ -42,154 +42,105 @@ class LintRule(Struct, frozen=True):
     fields: tuple[str, ...] = ()
 
 
+def _of_pods(field: str) -> tuple[str, ...]:
+    return tuple(f"{spec}{field}" for spec in ("spec.template.spec", "spec.jobTemplate.spec.template.spec", "spec"))
+
+
 _BUDGET = ("spec.maxUnavailable", "spec.minAvailable", "spec")
-_POD = ("spec.template.spec", "spec.jobTemplate.spec.template.spec", "spec")
+_POD, _VOLUMES = _of_pods(""), _of_pods(".volumes")
 _NOTES = (
     *(f"{each}.template.metadata.annotations" for each in ("spec", "spec.jobTemplate.spec")),
     "metadata.annotations",
 )
-_VOLUMES = tuple(f"{each}.volumes" for each in _POD)
+
+# fmt: off
+_ROWS: tuple[tuple[str, Level, tuple[str, ...], str, str], ...] = (
+    (Reason.PDB_NEVER_ALLOWS, "error", _BUDGET,
+     "a budget that never allows an eviction", "let the budget allow one, or run one replica more"),
+    (Reason.MULTIPLE_PDBS, "error", ("spec.template.metadata.labels", "metadata.labels"),
+     "several budgets select one pod: the eviction API refuses", "let one budget select it"),
+    (Reason.PDB_SYNC_FAILED, "error", _BUDGET,
+     "a budget whose numbers the disruption controller can't compute",
+     "use a number in minAvailable, or let the budget select pods of controllers with replicas only"),
+    ("PdbBlocksAtFloor", "warning", _BUDGET,
+     "a budget that allows nothing while an HPA is at its minReplicas",
+     "lower minAvailable below minReplicas, or use maxUnavailable"),
+    ("PdbSelectsNothing", "note", ("spec.selector",),
+     "a budget that selects no pod", "correct the selector"),
+    ("PdbKeepsUnhealthy", "note", ("spec",),
+     "a budget that keeps pods that are not Ready while too few others are",
+     "set unhealthyPodEvictionPolicy: AlwaysAllow"),
+    (Reason.NOT_REPLICATED, "error", (),
+     "a pod that no controller would recreate",
+     "run the pod under a controller, or annotate it cluster-autoscaler.kubernetes.io/safe-to-evict: true"),
+    (Reason.CUSTOM_CONTROLLER, "warning", (),
+     "a pod of a controller of which nothing tells whether it recreates pods",
+     "annotate the pod cluster-autoscaler.kubernetes.io/safe-to-evict: true if its controller does"),
+    (Reason.LOCAL_STORAGE, "error", _VOLUMES,
+     "a pod with local data, and no word on whether they may be lost",
+     "name the volumes in the pod's annotation cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"),
+    (Reason.RETURNS_TO_NODE, "error", _of_pods(".nodeName"),
+     "a template that names one node", "replace spec.nodeName with a node selector"),
+    (Reason.TOLERATES_CORDON, "error", _of_pods(".tolerations"),
+     "a pod that tolerates a cordon, so that it comes back to the node", "narrow the tolerations"),
+    (Reason.OTHER_SCHEDULER, "warning", _of_pods(".schedulerName"),
+     "a pod of another scheduler", "name it in the setting schedulers if it filters nodes as kube-scheduler does"),
+    (Reason.GRACE_PERIOD_TOO_LONG, "warning", _of_pods(".terminationGracePeriodSeconds"),
+     "a pod that may take longer to end than a drain has",
+     "shorten terminationGracePeriodSeconds, or give drains more time"),
+    (Reason.POD_DO_NOT_DRAIN, "note", _NOTES,
+     "a pod that asks to stay", "remove the annotation"),
+    (Reason.NOT_SAFE_TO_EVICT, "note", _NOTES,
+     "a pod that asks to stay", "remove the annotation"),
+    (Reason.SAFE_TO_EVICT_ON_COMPLETION, "note", _NOTES,
+     "a pod that asks to stay to its end", "none needed"),
+    (Reason.POD_DO_NOT_DISRUPT, "note", _NOTES,
+     "a pod that asks to stay", "remove the annotation"),
+    (Reason.PREFER_NO_EVICTION, "note", _NOTES,
+     "a pod that asks to stay", "remove the annotation"),
+    (Reason.GANG_WOULD_BREAK, "note", (),
+     "a pod whose gang would break without it", "none needed"),
+    ("HpaTargetMissing", "error", ("spec.scaleTargetRef",),
+     "an HPA without its target", "correct scaleTargetRef, or remove the HPA"),
+    ("HpaTargetShared", "error", ("spec.scaleTargetRef",),
+     "two HPAs of one target: Kubernetes scales by neither", "put the metrics of both into one HPA"),
+    ("HpaBoundsReversed", "error", ("spec.minReplicas", "spec"),
+     "an HPA with minReplicas above maxReplicas", "correct the bounds"),
+    ("HpaFixed", "warning", ("spec.behavior.scaleUp", "spec.maxReplicas", "spec"),
+     "an HPA that can't add a replica", "raise maxReplicas, allow scaling up, or remove the HPA"),
+    ("HpaMissingRequests", "error", ("spec.metrics", "spec"),
+     "an HPA by utilization of a resource that a container doesn't request",
+     "request the resource in every container, or use a ContainerResource metric"),
+    (Reason.HPA_INACTIVE, "error", (),
+     "an HPA that Kubernetes does not scale by", "see kubectl describe hpa"),
+    ("ReplicasBesideHpa", "warning", ("spec.replicas",),
+     "a manifest with replicas for the target of an HPA: each apply sets them back", "leave spec.replicas out"),
+    (Reason.INVALID_ANNOTATION, "error", ("metadata.annotations",),
+     "annotations of hpa-scaler that can't be read", "correct the annotation"),
+    (Reason.CONTROLLED_BY_OTHER, "error", (),
+     "a floor of an HPA whose bounds another controller sets", "set the bounds there"),
+    (Reason.SCALE_TO_ZERO, "note", ("spec.minReplicas",),
+     "a floor of an HPA that is meant to scale to zero", "set minimum-replicas"),
+    (Reason.STATE_UNREADABLE, "warning", ("metadata.annotations",),
+     "a floor whose user's own bounds nobody knows any more", "remove the annotation once the bounds are right"),
+    ("FloorAboveMaximum", "error", ("spec.maxReplicas", "metadata.annotations"),
+     "a floor above maxReplicas", "raise maxReplicas, or lower minimum-replicas"),
+    (Reason.CONTESTED, "warning", (),
+     "a floor that somebody sets back", "see the message"),
+    ("ContestExpired", "warning", (),
+     "a contest that is over, after which nobody has set the floor again",
+     "see that hpa-scaler runs and selects this HPA"),
+    ("PauseExpired", "note", ("metadata.annotations",),
+     "a pause of a floor that has ended", "remove the annotation"),
+    ("RemovedApi", "error", ("apiVersion",),
+     "a version of the API that Kubernetes no longer serves", "write the present version"),
+    (Reason.UNREADABLE, "error", (),
+     "an object that can't be read", "correct the field"),
+)
+# fmt: on
 
 RULES: Mapping[str, LintRule] = {
-    Reason.PDB_NEVER_ALLOWS: LintRule(
-        "error", "a budget that never allows an eviction", "let the budget allow one, or run one replica more", _BUDGET
-    ),
-    Reason.MULTIPLE_PDBS: LintRule(
-        "error",
-        "several budgets select one pod: the eviction API refuses",
-        "let one budget select it",
-        ("spec.template.metadata.labels", "metadata.labels"),
-    ),
-    Reason.PDB_SYNC_FAILED: LintRule(
-        "error",
-        "a budget whose numbers the disruption controller can't compute",
-        "use a number in minAvailable, or let the budget select pods of controllers with replicas only",
-        _BUDGET,
-    ),
-    "PdbBlocksAtFloor": LintRule(
-        "warning",
-        "a budget that allows nothing while an HPA is at its minReplicas",
-        "lower minAvailable below minReplicas, or use maxUnavailable",
-        _BUDGET,
-    ),
-    "PdbSelectsNothing": LintRule("note", "a budget that selects no pod", "correct the selector", ("spec.selector",)),
-    "PdbKeepsUnhealthy": LintRule(
-        "note",
-        "a budget that keeps pods that are not Ready while too few others are",
-        "set unhealthyPodEvictionPolicy: AlwaysAllow",
-        ("spec",),
-    ),
-    Reason.NOT_REPLICATED: LintRule(
-        "error",
-        "a pod that no controller would recreate",
-        "run the pod under a controller, or annotate it cluster-autoscaler.kubernetes.io/safe-to-evict: true",
-    ),
-    Reason.CUSTOM_CONTROLLER: LintRule(
-        "warning",
-        "a pod of a controller of which nothing tells whether it recreates pods",
-        "annotate the pod cluster-autoscaler.kubernetes.io/safe-to-evict: true if its controller does",
-    ),
-    Reason.LOCAL_STORAGE: LintRule(
-        "error",
-        "a pod with local data, and no word on whether they may be lost",
-        "name the volumes in the pod's annotation cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
-        _VOLUMES,
-    ),
-    Reason.RETURNS_TO_NODE: LintRule(
-        "error",
-        "a template that names one node",
-        "replace spec.nodeName with a node selector",
-        tuple(f"{each}.nodeName" for each in _POD),
-    ),
-    Reason.TOLERATES_CORDON: LintRule(
-        "error",
-        "a pod that tolerates a cordon, so that it comes back to the node",
-        "narrow the tolerations",
-        tuple(f"{each}.tolerations" for each in _POD),
-    ),
-    Reason.OTHER_SCHEDULER: LintRule(
-        "warning",
-        "a pod of another scheduler",
-        "name it in the setting schedulers if it filters nodes as kube-scheduler does",
-        tuple(f"{each}.schedulerName" for each in _POD),
-    ),
-    Reason.GRACE_PERIOD_TOO_LONG: LintRule(
-        "warning",
-        "a pod that may take longer to end than a drain has",
-        "shorten terminationGracePeriodSeconds, or give drains more time",
-        tuple(f"{each}.terminationGracePeriodSeconds" for each in _POD),
-    ),
-    Reason.POD_DO_NOT_DRAIN: LintRule("note", "a pod that asks to stay", "remove the annotation", _NOTES),
-    Reason.NOT_SAFE_TO_EVICT: LintRule("note", "a pod that asks to stay", "remove the annotation", _NOTES),
-    Reason.SAFE_TO_EVICT_ON_COMPLETION: LintRule("note", "a pod that asks to stay to its end", "none needed", _NOTES),
-    Reason.POD_DO_NOT_DISRUPT: LintRule("note", "a pod that asks to stay", "remove the annotation", _NOTES),
-    Reason.PREFER_NO_EVICTION: LintRule("note", "a pod that asks to stay", "remove the annotation", _NOTES),
-    Reason.GANG_WOULD_BREAK: LintRule("note", "a pod whose gang would break without it", "none needed"),
-    "HpaTargetMissing": LintRule(
-        "error", "an HPA without its target", "correct scaleTargetRef, or remove the HPA", ("spec.scaleTargetRef",)
-    ),
-    "HpaTargetShared": LintRule(
-        "error",
-        "two HPAs of one target: Kubernetes scales by neither",
-        "put the metrics of both into one HPA",
-        ("spec.scaleTargetRef",),
-    ),
-    "HpaBoundsReversed": LintRule(
-        "error", "an HPA with minReplicas above maxReplicas", "correct the bounds", ("spec.minReplicas", "spec")
-    ),
-    "HpaFixed": LintRule(
-        "warning",
-        "an HPA that can't add a replica",
-        "raise maxReplicas, allow scaling up, or remove the HPA",
-        ("spec.behavior.scaleUp", "spec.maxReplicas", "spec"),
-    ),
-    "HpaMissingRequests": LintRule(
-        "error",
-        "an HPA by utilization of a resource that a container doesn't request",
-        "request the resource in every container, or use a ContainerResource metric",
-        ("spec.metrics", "spec"),
-    ),
-    Reason.HPA_INACTIVE: LintRule("error", "an HPA that Kubernetes does not scale by", "see kubectl describe hpa"),
-    "ReplicasBesideHpa": LintRule(
-        "warning",
-        "a manifest with replicas for the target of an HPA: each apply sets them back",
-        "leave spec.replicas out",
-        ("spec.replicas",),
-    ),
-    Reason.INVALID_ANNOTATION: LintRule(
-        "error", "annotations of hpa-scaler that can't be read", "correct the annotation", ("metadata.annotations",)
-    ),
-    Reason.CONTROLLED_BY_OTHER: LintRule(
-        "error", "a floor of an HPA whose bounds another controller sets", "set the bounds there"
-    ),
-    Reason.SCALE_TO_ZERO: LintRule(
-        "note", "a floor of an HPA that is meant to scale to zero", "set minimum-replicas", ("spec.minReplicas",)
-    ),
-    Reason.STATE_UNREADABLE: LintRule(
-        "warning",
-        "a floor whose user's own bounds nobody knows any more",
-        "remove the annotation once the bounds are right",
-        ("metadata.annotations",),
-    ),
-    "FloorAboveMaximum": LintRule(
-        "error",
-        "a floor above maxReplicas",
-        "raise maxReplicas, or lower minimum-replicas",
-        ("spec.maxReplicas", "metadata.annotations"),
-    ),
-    Reason.CONTESTED: LintRule("warning", "a floor that somebody sets back", "see the message"),
-    "ContestExpired": LintRule(
-        "warning",
-        "a contest that is over, after which nobody has set the floor again",
-        "see that hpa-scaler runs and selects this HPA",
-    ),
-    "PauseExpired": LintRule(
-        "note", "a pause of a floor that has ended", "remove the annotation", ("metadata.annotations",)
-    ),
-    "RemovedApi": LintRule(
-        "error", "a version of the API that Kubernetes no longer serves", "write the present version", ("apiVersion",)
-    ),
-    Reason.UNREADABLE: LintRule("error", "an object that can't be read", "correct the field"),
+    rule: LintRule(level, finds, help_text, fields) for rule, level, fields, finds, help_text in _ROWS
 }
 """All rules by their words: those of :class:`Reason` where a plan has the same rule."""
 

@@ -86,7 +86,6 @@ TOOLS: Mapping[str, ToolRow] = {
             "chooseFrom": Input("string", "--choose-from", "only this alternative", MODES),
             "types": Input("string", "--types", "only these machine types and families, joined by commas"),
             "atMost": Input("integer", "--at-most", "types that are used at most"),
-            "leastNodes": Input("integer", "--least-nodes", "nodes that a pool has at least"),
             "spot": Input("string", "--spot", "pods with these labels may run on spot machines too, as for kubectl"),
         },
     ),
