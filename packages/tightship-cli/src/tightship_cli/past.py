@@ -44,8 +44,8 @@ async def read_past(address: Address, now: float, known: Iterable[Server]) -> Pa
                     raise CliError(f"--prometheus {address}: {answer.reason}: {answer.detail}")
                 for name, samples in zip(answer.names, answer.series, strict=True):
                     labels = dict(_LABEL.findall(name))
-                    found = replicas.setdefault((labels.get("namespace", ""), kind, labels.get(label, "")), {})
-                    found.update((at, int(value)) for at, value in samples if 0 <= value < MOST)
+                    counts = replicas.setdefault((labels.get("namespace", ""), kind, labels.get(label, "")), {})
+                    counts.update((at, int(value)) for at, value in samples if 0 <= value < MOST)
     if not replicas:
         raise CliError(
             f"--prometheus {address}: no series kube_deployment_status_replicas in the last {DAYS} days; "
