@@ -179,6 +179,14 @@ def test_it_is_remembered_over_a_restart() -> None:
     assert web.cycle(1500.0).target == 150
 
 
+def test_after_a_time_without_a_judgement_a_rise_has_to_be_proved_anew() -> None:
+    """Two bad samples hours apart, the second right after a restart, made a floor of 42 where 8 were needed."""
+    web = steady(maximum=400)
+    web.cycle(2000.0)
+    web.now += 3600
+    assert follow(web, [2000.0, 200.0]) == [60, 60]
+
+
 def test_an_hpa_of_before_is_known_by_the_floor_that_it_has() -> None:
     old = FloorHistory(applied_min=100, original_min=3, evaluated=1_800_000_000.0 - CYCLE)
     assert judge(hpa(100, 400, 100), ASKED, 3000.0, history=old, rules=LIMITED).target == 300
