@@ -143,8 +143,8 @@ def resumed(history: FloorHistory, minimum: int, now: float, *, gap: float, wind
     """Return the part of *history* that still counts at *now*, with the floor at *minimum*.
 
     After more than *gap* seconds without a judgement, the time in between is unknown: runs of failures and of answers
-    begin again, as does the time for which a rise must be wanted, and the present floor counts as wanted now. An unfinished outage is kept: the outage may have ended in
-    between, and the server may not know that its data are young.
+    begin again, as does the time for which a rise must be wanted, and the present floor counts as wanted now. An
+    unfinished outage is kept: it may have ended in between, and the server may not know that its data are young.
     """
     if history.evaluated is not None and now - history.evaluated <= gap:
         return history
