@@ -396,6 +396,7 @@ def test_a_folder_is_read_although_not_all_of_it_is_kubernetes(cli: Cli, tmp_pat
     )
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "x.yaml").write_text("a: [")
+    (tmp_path / "nowhere.json").symlink_to("away.json")
     outcome = cli("lint", "-f", tmp_path)
     assert outcome.code == 2
     assert "Pod shop/bare" in outcome.out
@@ -403,6 +404,24 @@ def test_a_folder_is_read_although_not_all_of_it_is_kubernetes(cli: Cli, tmp_pat
     assert len(lines) == 2
     assert "values.yaml:1: not Kubernetes'" in outcome.err
     assert "templates/api.yaml and 2 more: a template of Helm" in outcome.err
+
+
+def test_a_definition_of_another_kind_called_node_is_no_cluster(cli: Cli, tmp_path: Path) -> None:
+    """Longhorn has such a kind."""
+    names = {"names": {"kind": "Node", "listKind": "NodeList"}}
+    definition = made("apiextensions.k8s.io/v1", "CustomResourceDefinition", "nodes.longhorn.io", names)
+    outcome = cli("lint", "-f", write(tmp_path, definition, POD))
+    assert "Pod shop/bare" in outcome.out, outcome.err
+
+
+def test_a_dump_whose_nodes_are_in_a_typed_list_is_a_cluster(cli: Cli, tmp_path: Path) -> None:
+    """``kubectl cluster-info dump`` writes lists whose items have no kind."""
+    status = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}
+    for kind, items in {"Node": [{"metadata": {"name": "n1"}, "status": status}], "Pod": [POD]}.items():
+        listed = {"apiVersion": "v1", "kind": f"{kind}List", "items": items}
+        (tmp_path / f"{kind.lower()}s.json").write_bytes(msgspec.json.encode(listed))
+    outcome = cli("lint", "-f", tmp_path)
+    assert "annotate pod bare" in outcome.out, "an object of a cluster is changed by kubectl, a manifest is edited"
 
 
 def test_standard_input_is_manifests_or_a_cluster(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

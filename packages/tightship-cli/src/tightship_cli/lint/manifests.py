@@ -16,7 +16,8 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from tightship.cli.object_file import DocumentError, FileError, files_in, marked_documents, read_bytes, unpack
+from tightship.cli.object_file import DocumentError, FileError, files_in, marked_documents, read_bytes, read_objects, unpack
+from tightship.cli.snapshot_file import SNAPSHOT
 from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
 from tightship.kube.resources import BY_KIND
 from tightship.objects import WORKLOAD_KINDS, ObjectError, decode
@@ -30,7 +31,8 @@ Key = tuple[str, str, str]
 
 ALLOWED = "allowed are manifests of Kubernetes: YAML or JSON with kind and metadata.name"
 
-_CLUSTER = re.compile(rb"""["']?kind["']?\s*:\s*["']?(?:Node|ClusterSnapshot)["']?\s*(?:[,}\r\n]|$)""")
+_CLUSTER = re.compile(rb"""["']?kind["']?\s*:\s*["']?(?:Node|NodeList|ClusterSnapshot)["']?\s*(?:[,}\r\n]|$)""")
+_OF_CLUSTERS = frozenset({"Node", SNAPSHOT})
 _HOOK = "helm.sh/hook"
 _HELM = "a template of Helm: give what `helm template` prints"
 _KUSTOMIZE = frozenset({"kustomization.yaml", "kustomization.yml"})
@@ -103,9 +105,12 @@ class Manifests(Struct, frozen=True):
 def is_cluster(raw: bytes) -> bool:
     """Whether *raw*, the bytes of a file, holds a node or a snapshot: a cluster, and no repository."""
     try:
-        return _CLUSTER.search(unpack(raw)) is not None
+        if _CLUSTER.search(unpack(raw)) is None:
+            return False
     except DocumentError:
         return False
+    # Elsewhere in a manifest the word may be that of a CustomResourceDefinition, of an owner, or of a target.
+    return bool(read_objects(raw, "", lambda kind, _: kind in _OF_CLUSTERS, lambda *_: None).present)
 
 
 def read_manifests(files: Sequence[tuple[bytes, str, bool]]) -> Manifests:
@@ -373,5 +378,9 @@ def read_paths(paths: Sequence[str]) -> list[tuple[bytes, str, bool]]:
     files: list[tuple[bytes, str, bool]] = []
     for path in paths:
         inside = files_of_folder(path)
-        files += [(*read_bytes(each), inside != [path]) for each in inside]
+        # A link to nothing in a folder has no bytes, and so no manifest.
+        files += [
+            (*read_bytes(each), inside != [path]) if Path(each).exists() or inside == [path] else (b"", each, True)
+            for each in inside
+        ]
     return files
