@@ -160,23 +160,36 @@ class State(Struct, frozen=True):
     because: str = ""
 
 
+def next_opening(windows: Sequence[Windows], now: float, horizon: float = 62 * DAY) -> float | None:
+    """Return the first time from *now* on at which all of *windows* are open, ``None`` without one before *horizon*."""
+    at: float | None = now
+    while at is not None and at <= now + horizon:
+        states = [each.state(at, now + horizon - at) for each in windows]
+        if all(each.open for each in states):
+            return at
+        closed = [each.until for each in states if not each.open]
+        at = None if None in closed else max(each for each in closed if each is not None)
+    return None
+
+
 @lru_cache(maxsize=32)
-def window_check(windows: Windows, now: float) -> Check:
-    """Return whether work may begin at *now*."""
+def window_check(windows: Windows, now: float, beside: tuple[Windows, ...] = ()) -> Check:
+    """Return whether work may begin at *now* by *windows*; the windows *beside* must be open too."""
     state = windows.state(now)
     if state.open:
         until = "" if state.until is None else f" until {shown(state.until, windows.zone)}"
         return Check("window", Reason.OUTSIDE_WINDOW, True, f"a window is open{until}")
     opens, fix = "no window opens within two months", "change windows"
-    if state.until is not None:
-        wait = format_duration(state.until - now)
-        opens, fix = f"a window opens at {shown(state.until, windows.zone)}, in {wait}", f"wait {wait}"
+    if (at := next_opening((windows, *beside), now)) is not None:
+        wait = format_duration(at - now)
+        opens, fix = f"a window opens at {shown(at, windows.zone)}, in {wait}", f"wait {wait}"
     return Check("window", Reason.OUTSIDE_WINDOW, False, f"{state.because}; {opens}", fix)
 
 
 def window_checks(windows: Iterable[Windows], now: float) -> tuple[Check, ...]:
     """Return for each of *windows* that closes at times whether work may begin at *now*."""
-    return tuple(window_check(each, now) for each in windows if each)
+    closing = tuple(each for each in windows if each)
+    return tuple(window_check(each, now, closing if len(closing) > 1 else ()) for each in closing)
 
 
 def stopped_by(windows: Iterable[Windows], node: str, now: float) -> Refusal | None:

@@ -16,7 +16,15 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from tightship.cli.object_file import DocumentError, FileError, files_in, marked_documents, read_bytes, read_objects, unpack
+from tightship.cli.object_file import (
+    DocumentError,
+    FileError,
+    files_in,
+    marked_documents,
+    read_bytes,
+    read_objects,
+    unpack,
+)
 from tightship.cli.snapshot_file import SNAPSHOT
 from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
 from tightship.kube.resources import BY_KIND
