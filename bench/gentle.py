@@ -1,12 +1,14 @@
 """What a workload's rest costs and spares: a week of the three controllers on virtual time, with and without pauses.
 
     python bench/gentle.py                       workloadPause 0 and 10m, on the 40 nodes of virtual.py
-    python bench/gentle.py --pauses 0 10m 30m    others
-    python bench/gentle.py --days 1              two minutes of one core for each pause; a week takes 13
+    python bench/gentle.py --settings workloadPause=0 workloadPause=10m,deletionCost=true
+    python bench/gentle.py --days 2              two minutes of one core a day for each
 
 *node-hours* count every node that is there. *pod and day* is the mean, over the pods of all workloads, of their
 workload's evictions in one day by its replicas, and its 99th percentile; *an hour* is the latter of the most evictions
-within any hour. *twice* counts evictions of a workload within ten minutes of another.
+within any hour. *again* is the 99th percentile, over the pods of each full hour after the first day, of how often the
+pod and those that it replaced were evicted in the last 24 hours. *twice* counts evictions of a workload within ten
+minutes of another.
 """
 
 from __future__ import annotations

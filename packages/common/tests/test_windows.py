@@ -181,6 +181,27 @@ def test_windows_that_never_open_are_found() -> None:
     assert yearly.state(at("2026-11-27T00:00"), HORIZON).until == at("2027-11-01T00:00")
 
 
+def test_no_opening_is_seen_where_the_days_that_were_looked_at_end() -> None:
+    """Each pair leaves an hour of two days only if the spans of the next day are left out."""
+    never = Windows(
+        allow=tuple(map(parse_window, ("Thu,Sat 06:00-02:45", "Wed-Sat 18:00-10:00"))),
+        deny=tuple(map(parse_window, ("Wed-Mon 05:30-03:00", "18:15-07:15"))),
+        zone="Asia/Kolkata",
+    )
+    for horizon in (2 * 86400.0, 62 * 86400.0, HORIZON):
+        state = never.state(at("2027-01-25T19:55"), horizon)
+        assert (state.open, state.until) == (False, None)
+    late = Windows(
+        allow=tuple(map(parse_window, ("19:00-17:15", "Fri-Sat 18:45-23:15"))),
+        deny=tuple(map(parse_window, ("05:15-12:30", "Fri,Mon 10:15-18:45"))),
+        zone="Asia/Kolkata",
+        freeze=(Span(1805298860.0, 1805403394.0), Span(1805193954.0, 1805532993.0), Span(1805423925.0, 1805593412.0)),
+    )
+    state = late.state(1805311831.0)
+    assert state.until is not None
+    assert late.state(state.until).open
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "Mon-Fry 20:00-06:00", "Mon 25:00-26:00", "Mon 20:00", "20:00-20:00", "Mon--Fri", "24:00-02:00", "00:60-02:00",

@@ -17,7 +17,7 @@ from tightship.objects.reasons import Reason
 from tightship.planning.evaluate import evaluate
 from tightship.process.settings.live import Content, Found, LiveConfig, Report
 from tightship.process.settings.loading import SettingsError
-from tightship.rules.windows import window_check
+from tightship.rules.windows import window_check, window_checks
 from tightship_testkit.builders import NOW, Json, controller, node, pod, snapshot, when, workload
 
 NIGHTS = {"allow": ["Mon-Fri 20:00-06:00"]}
@@ -79,6 +79,31 @@ def test_a_drain_under_way_is_given_back_at_the_hard_stop_only(stop: str | None,
         ({"calendar": "BEGIN:VCALENDAR"}, "calendar: the calendar is not whole"),
         ({"allow": ["Mon"], "deny": ["Sun-Tue"]}, "no window opens within a year"),
         ("Mon-Fri", "'Mon-Fri' is no mapping"),
+        # What kured, Karpenter, Jenkins and older crons allow, and slips of YAML.
+        ({"allow": ["Mon 8pm-10pm"]}, "allow[1]: 'Mon 8pm-10pm' is not a window"),
+        ({"allow": ["Monday 20:00-22:00"]}, "'Monday 20:00-22:00' is not a window"),
+        ({"allow": ["Mon, Wed 20:00-22:00"]}, "'Mon, Wed 20:00-22:00' is not a window"),
+        ({"allow": ["Fri 18:00 - Mon 06:00"]}, "'Fri 18:00 - Mon 06:00' is not a window"),
+        ({"allow": ["00:00-00:00"]}, "'00:00-00:00' is empty"),
+        ({"allow": ["1:5-2:00"]}, "'1:5-2:00' is not a window"),
+        ({"allow": [None]}, "allow[1]: '' is not a window"),
+        ({"allow": {"a": "b"}}, "allow: {'a': 'b'} is no list of windows"),
+        ({"allow": [{"schedule": "0 20 * * *", "duration": 3600}]}, "allow[1]: '3600' is not a duration"),
+        ({"allow": [{"schedule": "0 20 * * *", "duration": "0s"}]}, "a duration of 0s is no window"),
+        ({"allow": [{"schedule": "H 20 * * *", "duration": "1h"}]}, "'H' is no minute"),
+        ({"allow": [{"schedule": "0 20 * * sat-sun", "duration": "1h"}]}, "sat-sun is no day of the week"),
+        ({"allow": [{"schedule": "0 0 20 * * *", "duration": "1h"}]}, "'0 0 20 * * *' is not a schedule"),
+        ({"allow": [{"schedule": "@every 1h", "duration": "1h"}]}, "'@every 1h' is not a schedule"),
+        ({"allow": [{"schedule": "0 0 30 2 *", "duration": "1h"}]}, "no window opens within a year"),
+        ({"deny": ["00:00-12:00", "12:00-24:00"]}, "no window opens within a year: 12:00-24:00 is denied"),
+        ({"allow": ["Mon-Fri 09:00-17:00"], "deny": ["08:00-18:00"]}, "no window opens within a year"),
+        ({"timeZone": "europe/berlin", "allow": ["Mon"]}, "timeZone: 'europe/berlin' is unknown"),
+        ({"timeZone": "+02:00"}, "timeZone: '+02:00' is unknown"),
+        ({"timeZone": ""}, "timeZone: '' is unknown"),
+        ({"timeZone": "../UTC"}, "timeZone: '../UTC' is unknown"),
+        ({"hardStop": "-1m"}, "hardStop: '-1m' is not a duration"),
+        ({"hardStop": True}, "hardStop: 'True' is not a duration"),
+        ({"notBefore": 30}, "notBefore: '30' is not a duration"),
     ],
 )
 def test_windows_that_are_none_are_refused_by_name(windows: object, says: str) -> None:
@@ -89,6 +114,27 @@ def test_windows_that_are_none_are_refused_by_name(windows: object, says: str) -
     assert says in problem.replace('"', "'")
     with pytest.raises(SettingsError, match=r"nodePools\.\*\.windows: "):
         settings(pool={"windows": windows})
+
+
+@pytest.mark.parametrize(
+    ("own", "enabled", "opens"),
+    [
+        ({"allow": ["Tue"]}, True, "never"),
+        ({"deny": ["Sun-Tue"]}, True, "never"),
+        ({"allow": ["Mon 22:00-23:00"], "timeZone": "America/New_York"}, True, "never"),  # a Tuesday in UTC
+        ({"allow": ["Mon 09:00-10:00", "Tue"]}, True, "Mon 2026-11-30 09:00 +00:00, in 2d21h"),
+        ({"allow": [{"schedule": "0 9 1-7 12 mon", "duration": "1h"}]}, True, "Mon 2026-12-07 09:00 +00:00, in 9d21h"),
+        ({"allow": ["Tue"]}, False, ""),
+    ],
+)
+def test_windows_of_a_pool_open_together_with_those_of_all_pools(own: Json, enabled: bool, opens: str) -> None:
+    pool = {"windows": own, "enabled": enabled}
+    if opens == "never":
+        with pytest.raises(SettingsError, match=r"nodePools: \*\.windows: never open within a year"):
+            settings(windows={"allow": ["Mon"]}, pool=pool)
+        return
+    windows = settings(windows={"allow": ["Mon"]}, pool=pool).windows_of("any")
+    assert {opens in check.detail for check in window_checks(windows, FRIDAY_NOON)} == {True}
 
 
 def test_all_problems_of_windows_are_reported_at_once() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from node_compactor.older import native
 from tightship.nodes.annexes import PricesSetting
@@ -42,7 +42,7 @@ from tightship.process.settings.sections import (
     SystemPodTimeout,
     not_below_an_hour,
 )
-from tightship.process.settings.windows import WindowsSetting
+from tightship.process.settings.windows import WindowsSetting, check_together
 from tightship.rules.windows import Windows
 
 EVERY_OTHER_POOL = "*"
@@ -194,6 +194,13 @@ class CompactorSettings(
     system_pod_timeout: SystemPodTimeout
     prices: PricesSetting
     windows: WindowsSetting
+
+    @field_validator("pools")
+    @classmethod
+    def _meet(cls, pools: Mapping[str, PoolSettings], info: ValidationInfo) -> Mapping[str, PoolSettings]:
+        own = {name: pool.windows for name, pool in pools.items() if pool.enabled and pool.windows}
+        check_together(info.data.get("windows") or Windows(), own)
+        return pools
 
     @classmethod
     def read(cls, field: str, value: object) -> object:

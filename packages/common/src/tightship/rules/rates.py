@@ -121,36 +121,33 @@ def crowded(rates: Rates, pods: Sequence[Pod]) -> Iterator[Check]:
 
 
 def _rest(rates: Rates, begun: Begun, pods: Sequence[Pod]) -> Iterator[Check]:
-    gate, fix = "workloads' rest", "wait, or lower workloadPause or minStableTime"
+    gate, most = "workloads' rest", rates.workload_evictions_per_day
     if problem := _problem(begun):
         yield Check(gate, Reason.RATE_LIMITED, False, f"nobody knows it: {problem}", UNREADABLE_FIX)
         return
-    said, since = [], begun.now - DAY - SKEW
+    closed, told = [], []
     for name, takes in Counter(filter(None, map(workload_of, pods))).items():
-        found = [each for each in begun.evicted(owner_mark(name)) if each[0] > since]
+        found = [each for each in begun.evicted(owner_mark(name)) if each[0] > begun.now - DAY - SKEW]
         last, many = max(found, default=(-math.inf, 0))[0], sum(each[1] for each in found)
-        until, most = last + rates.rest + SKEW, rates.workload_evictions_per_day
-        if found:
-            until = max(until, stable_at(begun.newcomers.get(name, ()), last, rates.min_stable_time))
-        if rates.rest and until > begun.now:
-            when = (
-                "a drain under way evicts its pods"
-                if last == math.inf
-                else f"{_ago(last, begun)}, and a pod made since isn't Ready"
-                if until == math.inf
-                else f"{_ago(last, begun)}, {_next(until, begun)}"
-            )
-            said.append((until, Check(gate, Reason.RATE_LIMITED, False, f"{name}: {when}", fix)))
+        until = max(last + rates.rest + SKEW, stable_at(begun.newcomers.get(name, ()), last, rates.min_stable_time))
+        if found and rates.rest and until > begun.now:
+            if last == math.inf:
+                when = "a drain under way evicts its pods"
+            elif until == math.inf:
+                when = f"{_ago(last, begun)}, and a pod made since isn't Ready"
+            else:
+                when = f"{_ago(last, begun)}, {_next(until, begun)}"
+            closed.append((until, f"{name}: {when}", "wait, or lower workloadPause or minStableTime"))
         elif most and many + takes > most:
             detail = f"{name}: {many} of {most} evictions in a day, {takes} on the node"
-            said.append(
-                (begun.now, Check(gate, Reason.RATE_LIMITED, False, detail, "wait, or raise workloadEvictionsPerDay"))
-            )
+            closed.append((begun.now, detail, "wait, or raise workloadEvictionsPerDay"))
         elif found:
-            said.append((last - DAY, remark(gate, f"{name}: {_ago(last, begun)}, {many} in a day")))
-    said.sort(key=lambda each: -each[0])
-    closed = [each for _, each in said if not each.open][:1]
-    yield from closed or [each for _, each in said[:SHOWN]]
+            told.append((last, f"{name}: {_ago(last, begun)}, {many} in a day"))
+    if closed:
+        _, detail, fix = max(closed)
+        yield Check(gate, Reason.RATE_LIMITED, False, detail, fix)
+    else:
+        yield from (remark(gate, text) for _, text in sorted(told, reverse=True)[:SHOWN])
 
 
 def _problem(begun: Begun) -> str:

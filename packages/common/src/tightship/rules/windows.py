@@ -8,6 +8,7 @@ window ends at the second one. So a night has all its hours, and nothing begins 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -104,33 +105,42 @@ class Windows(Struct, frozen=True):
 
     def state(self, now: float, horizon: float = 62 * DAY) -> State:
         """Return whether work may begin at *now*, and until when that holds, looking *horizon* seconds ahead."""
-        zone, ahead = ZoneInfo(self.zone), min(2 * DAY, horizon)
-        while True:
-            spans, closed = self._open(now, now + ahead, zone)
-            if spans and spans[0].begin > now:
-                return State(False, spans[0].begin, closed)
-            if spans and spans[0].end < now + ahead:
-                return State(True, spans[0].end)
-            if ahead >= horizon:
-                return State(bool(spans), None, closed)
+        ahead = min(2 * DAY, horizon)
+        while (state := self._until(now, now + ahead)).until is None and ahead < horizon:
             ahead = min(6 * ahead, horizon)
+        return state
 
-    def _open(self, now: float, end: float, zone: tzinfo) -> tuple[list[Span], str]:
-        """Return the open spans from *now* to *end*, in order, and what closes *now*, if anything does."""
+    def _until(self, now: float, end: float) -> State:
+        """Return the state at *now*, with the next change if that comes before *end*."""
+        zone = ZoneInfo(self.zone)
         longest = max((each.duration for each in (*self.allow, *self.deny)), default=0.0)
         first = datetime.fromtimestamp(now - max(longest, 2 * DAY), zone).date()
         last = datetime.fromtimestamp(end, zone).date()
 
-        def spans(windows: Sequence[Window], *, denied: bool) -> list[Span]:
-            found = (span for each in windows for span in each.spans(first, last, zone, denied=denied))
-            return sorted(span for span in found if now < span.end)
+        def spans(windows: Sequence[Window], *, denied: bool) -> Iterator[Span]:
+            return (span for each in windows for span in each.spans(first, last, zone, denied=denied))
 
-        allowed = spans(self.allow, denied=False) if self.allow else [Span(now, end + 1)]
-        denied = sorted([*spans(self.deny, denied=True), *(each for each in self.freeze if now < each.end)])
-        closed = next((f"{each.name} is denied" for each in denied if each.begin <= now), "")
-        if not closed and not any(each.begin <= now for each in allowed):
-            closed = "no allowed window is open"
-        return [each for each in without(merged(allowed), merged(denied)) if now < each.end], closed
+        allowed = spans(self.allow, denied=False) if self.allow else [Span(now, math.inf)]
+        denied = sorted(each for each in (*spans(self.deny, denied=True), *self.freeze) if now < each.end)
+        # How many allowed and denied spans begin less those that end, by time.
+        steps: defaultdict[float, list[int]] = defaultdict(lambda: [0, 0])
+        for kind, some in enumerate((allowed, denied)):
+            for each in some:
+                if now < each.end:
+                    steps[max(now, each.begin)][kind] += 1
+                    steps[each.end][kind] -= 1
+        inside = steps.pop(now, [0, 0])
+        is_open = inside[0] > 0 == inside[1]
+        because = ""
+        if not is_open:
+            because = next(
+                (f"{each.name} is denied" for each in denied if each.begin <= now), "no allowed window is open"
+            )
+        for at in sorted(steps):
+            inside = [many + step for many, step in zip(inside, steps[at], strict=True)]
+            if (inside[0] > 0 == inside[1]) is not is_open:
+                return State(is_open, at if at < end else None, because)
+        return State(is_open, None, because)
 
 
 class WindowRules(Protocol):
@@ -150,23 +160,36 @@ class State(Struct, frozen=True):
     because: str = ""
 
 
+def next_opening(windows: Sequence[Windows], now: float, horizon: float = 62 * DAY) -> float | None:
+    """Return the first time from *now* on at which all of *windows* are open, ``None`` without one before *horizon*."""
+    at: float | None = now
+    while at is not None and at <= now + horizon:
+        states = [each.state(at, now + horizon - at) for each in windows]
+        if all(each.open for each in states):
+            return at
+        closed = [each.until for each in states if not each.open]
+        at = None if None in closed else max(each for each in closed if each is not None)
+    return None
+
+
 @lru_cache(maxsize=32)
-def window_check(windows: Windows, now: float) -> Check:
-    """Return whether work may begin at *now*."""
+def window_check(windows: Windows, now: float, beside: tuple[Windows, ...] = ()) -> Check:
+    """Return whether work may begin at *now* by *windows*; the windows *beside* must be open too."""
     state = windows.state(now)
     if state.open:
         until = "" if state.until is None else f" until {shown(state.until, windows.zone)}"
         return Check("window", Reason.OUTSIDE_WINDOW, True, f"a window is open{until}")
     opens, fix = "no window opens within two months", "change windows"
-    if state.until is not None:
-        wait = format_duration(state.until - now)
-        opens, fix = f"a window opens at {shown(state.until, windows.zone)}, in {wait}", f"wait {wait}"
+    if (at := next_opening((windows, *beside), now)) is not None:
+        wait = format_duration(at - now)
+        opens, fix = f"a window opens at {shown(at, windows.zone)}, in {wait}", f"wait {wait}"
     return Check("window", Reason.OUTSIDE_WINDOW, False, f"{state.because}; {opens}", fix)
 
 
 def window_checks(windows: Iterable[Windows], now: float) -> tuple[Check, ...]:
     """Return for each of *windows* that closes at times whether work may begin at *now*."""
-    return tuple(window_check(each, now) for each in windows if each)
+    closing = tuple(each for each in windows if each)
+    return tuple(window_check(each, now, closing if len(closing) > 1 else ()) for each in closing)
 
 
 def stopped_by(windows: Iterable[Windows], node: str, now: float) -> Refusal | None:
@@ -218,32 +241,6 @@ def scheduled(schedule: str, duration: float) -> Window:
         zone = "; the key timeZone names the zone" if "TZ=" in schedule else ""
         raise WindowError(f"{error}{zone}") from error
     return Window(f"{schedule} for {format_duration(duration)}", schedule=parsed, duration=duration)
-
-
-def merged(spans: Sequence[Span]) -> list[Span]:
-    """Return *spans* in order, those that touch as one."""
-    found: list[Span] = []
-    for each in sorted(spans):
-        if found and each.begin <= found[-1].end:
-            found[-1] = Span(found[-1].begin, max(found[-1].end, each.end), found[-1].name)
-        else:
-            found.append(each)
-    return found
-
-
-def without(spans: Sequence[Span], holes: Sequence[Span]) -> list[Span]:
-    """Return *spans* less *holes*, both merged."""
-    found: list[Span] = []
-    for span in spans:
-        begin = span.begin
-        for hole in holes:
-            if hole.begin < span.end and hole.end > begin:
-                if hole.begin > begin:
-                    found.append(Span(begin, hole.begin, span.name))
-                begin = max(begin, hole.end)
-        if begin < span.end:
-            found.append(Span(begin, span.end, span.name))
-    return found
 
 
 def _weekdays(text: str, days: str) -> frozenset[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from zoneinfo import ZoneInfo
 
@@ -98,15 +98,15 @@ class _Property(Struct, frozen=True):
 def _essence(text: str, place: ZoneInfo) -> Iterator[str]:
     """Yield the lines of one calendar with what the events and time zones of all in *text* tell of times."""
     components = list(_components(text))
-    zones: dict[str, str | None] = {}
+    series: dict[str, _Property] = {}
     for _, held in components:
-        for each in held:
-            if each.name == "DTSTART" and "RECURRENCE-ID" not in {other.name for other in held}:
-                zones[_value(held, "UID")] = each.parameters.get("TZID", "UTC" if each.value.endswith("Z") else None)
+        known = {each.name: each for each in held}
+        if "DTSTART" in known and "RECURRENCE-ID" not in known:
+            series[_value(held, "UID")] = known["DTSTART"]
     yield from ("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:tightship")
     for name, held in components:
         if name == "VEVENT":
-            yield from _event(held, zones, place)
+            yield from _event(held, series.get(_value(held, "UID")), place)
         elif _value(held, "TZID") and _iana(_value(held, "TZID")) is None:
             yield from (str(each) for each in held)
     yield "END:VCALENDAR"
@@ -151,10 +151,13 @@ def _check_whole(lines: list[str]) -> None:
             raise CalendarError(f"the calendar is not whole: {begins} times BEGIN:{part}, {ends} times END:{part}")
 
 
-def _event(held: list[_Property], zones: Mapping[str, str | None], place: ZoneInfo) -> Iterator[str]:
-    """Yield the lines of an event as the library reads it. Raises :class:`CalendarError`."""
+def _event(held: list[_Property], series: _Property | None, place: ZoneInfo) -> Iterator[str]:
+    """Yield the lines of an event as the library reads it; *series* is the first time of its series.
+
+    Raises :class:`CalendarError`.
+    """
     known = {each.name: each for each in held}
-    start, zone = known.get("DTSTART"), zones.get(_value(held, "UID"))
+    start = known.get("DTSTART")
     name = quoted(_value(held, "SUMMARY") or _value(held, "UID"))
     if start is None:
         raise CalendarError(f"event {name} has no DTSTART")
@@ -169,11 +172,12 @@ def _event(held: list[_Property], zones: Mapping[str, str | None], place: ZoneIn
                 rule = each.value.replace(" ", "").strip(";")
                 yield str(each.changed(_UNTIL.sub(lambda found: _until(found, start, place), rule)))
             case "RECURRENCE-ID":
-                yield str(_of_series(each, zone))
+                moved = _in_zone_of(series or start, each, place)
+                yield str(moved.changed(moved.value.rstrip("Z")))  # the library compares local times
             case "RDATE" if each.parameters.get("VALUE", "").upper() == "PERIOD":
                 periods += [(each, text) for text in each.value.split(",")]
             case "EXDATE" | "RDATE":
-                yield str(_beside(each, start))
+                yield str(_in_zone_of(start, each, place))
                 if each.name == "RDATE" and "RRULE" not in known:
                     yield str(_Property("RDATE", start.parameters, start.value))  # which the library forgets
             case "DTEND" if each.value.startswith("9999"):
@@ -212,33 +216,35 @@ def _until(found: re.Match[str], start: _Property, place: ZoneInfo) -> str:
     aware = _aware(start)
     if "T" not in start.value or (clock and bool(utc) == aware):
         return found[0]
-    zone = ZoneInfo(_iana(start.parameters.get("TZID", "")) or place.key)
-    local = datetime.strptime(f"{day}{clock or '235959'}", "%Y%m%d%H%M%S").replace(tzinfo=UTC if utc else zone)
+    zone = UTC if utc else _zone(start, place) or place
+    local = datetime.strptime(f"{day}{clock or '235959'}", "%Y%m%d%H%M%S").replace(tzinfo=zone)
     return f"UNTIL={local.astimezone(UTC if aware else place):%Y%m%dT%H%M%S}{'Z' if aware else ''}"
 
 
-def _beside(each: _Property, start: _Property) -> _Property:
-    """Return the times in *each* with the zone of *start*, if they have none: many leave it out."""
-    if "T" not in each.value or _aware(each) or not _aware(start):
+def _in_zone_of(start: _Property, each: _Property, place: ZoneInfo) -> _Property:
+    """Return the times in *each* in the zone of *start*, which they are in if they name none."""
+    if "T" not in start.value or "T" not in each.value:
         return each
-    utc = "" if "TZID" in start.parameters else "Z"
-    return _Property(each.name, start.parameters, ",".join(f"{time.strip()}{utc}" for time in each.value.split(",")))
+    zone, own = _zone(start, place), _zone(each if _aware(each) else start, place)
+    times = [text.strip() for text in each.value.split(",")]
+    if zone is not None and own is not None:
+        local = (datetime.strptime(text.rstrip("Z"), "%Y%m%dT%H%M%S").replace(tzinfo=own) for text in times)
+        times = [f"{at.astimezone(zone):%Y%m%dT%H%M%S}{start.value[15:]}" for at in local]
+    elif _aware(each):
+        return each
+    return _Property(each.name, start.parameters, ",".join(times))
 
 
 def _aware(each: _Property) -> bool:
     return each.value.endswith("Z") or "TZID" in each.parameters
 
 
-def _of_series(moved: _Property, zone: str | None) -> _Property:
-    """Return which repetition is *moved* in the *zone* of its series: the library compares local times."""
-    given = "UTC" if moved.value.endswith("Z") else moved.parameters.get("TZID")
-    if given == zone == "UTC":
-        return moved.changed(moved.value.rstrip("Z"))
-    if given == zone or not given or not zone or "T" not in moved.value or _iana(given) is None or _iana(zone) is None:
-        return moved
-    at = datetime.strptime(moved.value.rstrip("Z"), "%Y%m%dT%H%M%S").replace(tzinfo=ZoneInfo(given))
-    rest = {key: text for key, text in moved.parameters.items() if key != "TZID"}
-    return _Property(moved.name, {**rest, "TZID": zone}, f"{at.astimezone(ZoneInfo(zone)):%Y%m%dT%H%M%S}")
+def _zone(each: _Property, place: ZoneInfo) -> tzinfo | None:
+    """Return the zone of the times in *each*, *place* without any; ``None`` if only the calendar knows it."""
+    if each.value.endswith("Z"):
+        return UTC
+    name = _iana(each.parameters["TZID"]) if "TZID" in each.parameters else place.key
+    return None if name is None else ZoneInfo(name)
 
 
 def _iana(name: str) -> str | None:
