@@ -238,7 +238,7 @@ LONG = ("(", "or ", "or(", ")", "[", "x or 0 ", '"\\"', "(a or vector(0) ", "#",
 
 
 @pytest.mark.parametrize("part", [*LONG, *(f"x or {each}" for each in LONG)])
-@pytest.mark.parametrize("length", [500, 5_000, 200_000])
+@pytest.mark.parametrize("length", [5_000, 200_000])
 def test_no_text_is_too_much(part: str, length: int) -> None:
     assert fallbacks(part * (length // len(part))).operands is not None
 
