@@ -10,7 +10,7 @@ from itertools import product
 
 import pytest
 from prometheus_client import CollectorRegistry
-from rendering import Json, Render, each_chart
+from rendering import Render, each_chart
 
 from hpa_scaler.judge.decision import Action
 from hpa_scaler.judge.ownership import ENDINGS
@@ -103,10 +103,10 @@ def wrong(expression: str, known: Mapping[str, frozenset[str]]) -> Iterator[str]
 PANELS = [(chart, panel) for chart in DASHBOARDS for panel in dashboard(chart)["panels"] if panel["type"] != "row"]
 
 
-@pytest.mark.parametrize(("chart", "panel"), PANELS, ids=[f"{chart}-{panel['title']}" for chart, panel in PANELS])
-def test_a_panel_asks_for_what_there_is(chart: str, panel: Json) -> None:
-    for target in panel["targets"]:
-        assert list(wrong(target["expr"], told_to(chart))) == []
+@pytest.mark.parametrize("chart", DASHBOARDS)
+def test_a_panel_asks_for_what_there_is(chart: str) -> None:
+    for target in [target for name, panel in PANELS if name == chart for target in panel["targets"]]:
+        assert list(wrong(target["expr"], told_to(chart))) == [], target["expr"]
         legend = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
         grouped = {each for group in GROUPED.findall(target["expr"]) for each in re.split(r",\s*", group)} - {"le"}
         # An aggregation keeps nothing but what it groups by.

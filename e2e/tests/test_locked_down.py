@@ -14,7 +14,7 @@ from test_release import LONG, PATIENT, held, slow, under_way
 from tightship_charts.matrix import merge
 from tightship_e2e import ControlPlane
 from tightship_e2e.binaries import find_or_installed
-from tightship_e2e.helm import Helm, HelmError, objects, run
+from tightship_e2e.helm import SPARING, Helm, HelmError, objects, run
 from tightship_e2e.providers import Values
 from tightship_e2e.renderings import HOOK
 from tightship_testkit.client import Client, Json
@@ -143,7 +143,7 @@ def test_a_dry_run_that_stays_one_is_upgraded_without_a_job(
     """
     command = Helm(find_or_installed("helm"), tmp_path, empty_plane.kubeconfig)
     where = ("--namespace", "default")
-    release: tuple[str | Path, ...] = ("upgrade", "--install", "rel", charts / "tightship", *where)
+    release: tuple[str | Path, ...] = ("upgrade", "--install", "rel", charts / "tightship", *where, SPARING)
 
     def events(*flags: str, **values: Values) -> dict[str, str]:
         """Upgrade, and return when the Jobs of the new revision run, by controller."""

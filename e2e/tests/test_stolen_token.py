@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tightship_charts.places import UMBRELLA
 from tightship_e2e import ControlPlane, binaries, settle
-from tightship_e2e.helm import Helm
+from tightship_e2e.helm import SPARING, Helm
 from tightship_e2e.landings import LEAVING
 from tightship_e2e.plugin import require_programs
 from tightship_e2e.reset import reset
@@ -266,7 +266,7 @@ class Held(Struct, frozen=True):
             "node-refiner": own,
             "hpa-scaler": own,
         }
-        where = ("--namespace", NAMESPACE, "--create-namespace", "--no-hooks")
+        where = ("--namespace", NAMESPACE, "--create-namespace", "--no-hooks", SPARING)
         self.helm("upgrade", "--install", RELEASE, self.chart, *where, values=values)
 
     async def token(self, api: Client, account: str) -> Client:

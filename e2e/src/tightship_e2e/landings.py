@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tightship_e2e import binaries, settle
-from tightship_e2e.helm import Helm
+from tightship_e2e.helm import SPARING, Helm
 from tightship_e2e.plane import ControlPlane
 from tightship_testkit.client import RESOURCES, Client, Items, Json, wait_for
 
@@ -38,7 +38,7 @@ class Landings:
     def install(self, steering: str, **values: Any) -> str:
         """Install or upgrade the release without its Jobs, and return what Helm said."""
         given = {"dryRun": False, "replicaCount": 0, "config": {"steering": steering}, **values}
-        where = ("--namespace", self.namespace, "--create-namespace", "--no-hooks")
+        where = ("--namespace", self.namespace, "--create-namespace", "--no-hooks", SPARING)
         return self._helm("upgrade", "--install", self.release, self._chart, *where, values=given)
 
     def uninstall(self) -> None:

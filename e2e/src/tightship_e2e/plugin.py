@@ -33,7 +33,7 @@ PROGRAMS = frozenset({*PLANES, "built_program", "charts", "helm", "promtool"})
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a run choose its random clusters, and the cluster for whole releases."""
-    clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "24"))
+    clusters = int(os.environ.get("TIGHTSHIP_CLUSTERS", "12"))
     first = int(os.environ.get("TIGHTSHIP_FIRST_SEED", "0"))
     parser.addoption("--clusters", type=int, default=clusters, help="random clusters to try on the scheduler")
     parser.addoption("--first-seed", type=int, default=first, help="seed of the first random cluster")

@@ -317,3 +317,25 @@ def test_beside_a_buffer_the_largest_rollout_has_room_too() -> None:
         "a rollout of Deployment/web of namespace default takes room for 2 pods from CapacityBuffer default/spare",
     )
     assert headroom(*sets, *pods, template()) == []
+
+
+@pytest.mark.parametrize(
+    ("workloads", "rollout", "count"),
+    [
+        ({"a": (4, "3"), "b": (4, "1"), "c": (4, "1")}, "a", 1),
+        ({"a": (8, "1"), "b": (4, "1")}, "a", 2),
+        ({"a": (8, "1"), "b": (4, "2")}, "b", 1),
+        ({"a": (1, "1"), "b": (100, "0")}, "a", 1),
+    ],
+    ids=["pods that ask for more", "more pods", "by name, if both ask for as much", "nothing asked"],
+)
+def test_the_largest_rollout_is_that_whose_pods_ask_for_most(
+    workloads: dict[str, tuple[int, str]], rollout: str, count: int
+) -> None:
+    things: list[Json] = [template(), buffer()]
+    for name, (replicas, cpu) in workloads.items():
+        made = replica_set(of=name, owner=f"Deployment/{name}")
+        made["spec"]["replicas"] = replicas
+        things += [made, replica(f"{name}-0", "a", of=name, cpu=cpu)]
+    _, surge = headroom(*things)
+    assert (surge.rollout, surge.count) == (f"Deployment/{rollout} of namespace default", count)

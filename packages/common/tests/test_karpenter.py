@@ -12,6 +12,7 @@ from tightship.cluster import Snapshot
 from tightship.documents.build import karpenter_summary
 from tightship.documents.warnings import warnings_of
 from tightship.objects.cron import CronError, parse_schedule
+from tightship.objects.karpenter import DisruptionBudget
 from tightship.objects.reasons import Reason, Refusal
 from tightship.planning.facts import FactRules, gather
 from tightship.rules.nodes import NodeRules, judge_node, opt_outs, undeletable
@@ -35,6 +36,15 @@ def judged(*pools: Json, now: float = NOW, rules: NodeRules = NodeRules()) -> li
     found = seen(*pools)
     [view] = found.nodes.values()
     return judge_node(view, now, rules, found.node_pools)
+
+
+def test_a_budget_is_read_with_its_reasons_and_its_schedule() -> None:
+    nightly = {"nodes": "3", "reasons": ["Empty"], "schedule": "0 9 * * *", "duration": "8h30m"}
+    found = seen(pool({"budgets": [{}, nightly]})).node_pools["spot"]
+    assert found.budgets == (
+        DisruptionBudget("10%"),
+        DisruptionBudget("3", ("Empty",), parse_schedule("0 9 * * *"), 8.5 * 3600, "0 9 * * *"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ BLUE = {"eks.amazonaws.com/nodegroup": "blue"}
     [
         ({"labels": {"agentpool": "blue"}}, ["red"]),  # a group may have any name
         ({"name": "worker"}, [f"eks-other-{UUID}"]),
+        ({"name": "worker-000001"}, ["aks-a-1-vmss"]),
         ({"labels": BLUE}, []),
         ({"labels": BLUE}, [f"eks-blue-{UUID}", f"eks-blue-{UUID[:-1]}1"]),
         ({"labels": BLUE, "notes": {MINIMUM_SIZE[0]: "0"}}, [f"eks-red-{UUID}"]),

@@ -15,6 +15,7 @@ from search_fleets import OWNER, exclusive_fleet, gpu_fleet
 
 from tightship.cluster import Snapshot
 from tightship.objects.reasons import Reason, Refusal
+from tightship.planning.evaluate import _over_rounds
 from tightship.planning.plan import STRATEGIES, Candidate, Judgement, Plan, Planner, SearchRules, make_plan
 from tightship.planning.plan.model import Searched
 from tightship.planning.plan.strategies import Strategy, after
@@ -260,6 +261,19 @@ def test_only_a_known_plan_that_breaks_is_compared_with_what_the_strategy_would_
     if holds:
         assert plain(again) == plain(last)
         assert (reported.greedy_removed, reported.greedy_evictions) == (told.greedy_removed, told.greedy_evictions)
+
+
+def test_where_a_searched_first_round_ends_worse_over_all_rounds_the_strategys_own_plan_counts(last: Plan) -> None:
+    told = Searched(None, 60, greedy_removed=3, greedy_evictions=4, removed=5, evictions=6, bound=1)
+    plain_plan = msgspec.structs.replace(last, searched=None)
+    as_good = msgspec.structs.replace(last, searched=told)
+    assert _over_rounds(as_good, plain_plan, {}) is as_good
+    worse = msgspec.structs.replace(as_good, removals=last.removals[:-1])
+    unused = msgspec.structs.replace(told, removed=3, evictions=4)
+    assert _over_rounds(worse, plain_plan, {}) == msgspec.structs.replace(plain_plan, searched=unused)
+    # Nothing was searched.
+    unsearched = msgspec.structs.replace(worse, searched=None)
+    assert _over_rounds(unsearched, plain_plan, {}) is unsearched
 
 
 def test_a_search_that_is_told_to_stop_plays_nothing(gpus: Snapshot, last: Plan) -> None:

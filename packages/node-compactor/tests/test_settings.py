@@ -139,16 +139,16 @@ def test_what_is_no_budget_is_refused(written: object) -> None:
         parse_budget(written)
 
 
-@pytest.mark.parametrize("reason", sorted(NODE_RULES | POD_RULES))
-def test_every_switchable_rule_is_named_by_its_reason(reason: Reason) -> None:
-    assert load_settings({"disabledRules": [str(reason)]}).disabled_rules == {reason}
+def test_every_switchable_rule_is_named_by_its_reason() -> None:
+    rules = NODE_RULES | POD_RULES
+    assert load_settings({"disabledRules": sorted(map(str, rules))}).disabled_rules == rules
 
 
-@pytest.mark.parametrize("reason", sorted(set(Reason) - SWITCHABLE_RULES))
-def test_no_other_rule_can_be_switched_off(reason: Reason) -> None:
-    [problem] = problems({"disabledRules": [str(reason)]})
-    assert f"{reason} can't be switched off; allowed are" in problem
-    assert all(each in problem for each in SWITCHABLE_RULES)
+def test_no_other_rule_can_be_switched_off() -> None:
+    for reason in set(Reason) - SWITCHABLE_RULES:
+        [problem] = problems({"disabledRules": [str(reason)]})
+        assert f"{reason} can't be switched off; allowed are" in problem
+        assert all(each in problem for each in SWITCHABLE_RULES)
 
 
 REFUSED: list[tuple[str, Json, tuple[str, ...]]] = [

@@ -127,6 +127,11 @@ def test_of_one_saving_the_least_important_pods_go_first() -> None:
     assert order(*items, candidate_order="balanced") == ["empty", "plain", "important"]
 
 
+def test_of_one_saving_it_is_the_most_important_pod_that_counts() -> None:
+    items = [*priced("mixed", "0.2", 0, 100), *priced("even", "0.2", 50, 50)]
+    assert order(*items, candidate_order="balanced") == ["even", "mixed"]
+
+
 def test_a_removal_that_saves_too_little_does_not_go() -> None:
     items = [*priced("dear", "0.3", 0), *priced("cheap", "0.1", 0)]
     assert order(*items, candidate_order="balanced", minimum_saving=100) == ["dear"]

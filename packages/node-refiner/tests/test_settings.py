@@ -185,9 +185,9 @@ def test_a_list_may_be_empty() -> None:
     assert load_settings({"disabledRules": "", "nodePoolLabels": ""}).pool_labels == ()
 
 
-@pytest.mark.parametrize("reason", sorted(SWITCHABLE_RULES))
-def test_every_switchable_rule_is_named_by_its_reason(reason: Reason) -> None:
-    assert load_settings({"disabledRules": str(reason)}).disabled_rules == {reason}
+def test_every_switchable_rule_is_named_by_its_reason() -> None:
+    for reason in SWITCHABLE_RULES:
+        assert load_settings({"disabledRules": str(reason)}).disabled_rules == {reason}
 
 
 @pytest.mark.parametrize(

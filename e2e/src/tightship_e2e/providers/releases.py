@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tightship_e2e.binaries import find_or_installed
-from tightship_e2e.helm import Helm, objects, run
+from tightship_e2e.helm import SPARING, Helm, objects, run
 from tightship_e2e.providers.protocol import Values
 from tightship_testkit.client import Json
 
@@ -22,7 +22,7 @@ class Releases:
 
     async def install(self, release: str, chart: Path, namespace: str, values: Values) -> str:
         """Install or upgrade a release, and return what Helm printed."""
-        where = ("--namespace", namespace, "--create-namespace")
+        where = ("--namespace", namespace, "--create-namespace", SPARING)
         return await asyncio.to_thread(self._helm, "upgrade", "--install", release, chart, *where, values=values)
 
     async def uninstall(self, release: str, namespace: str, *, hooks: bool = True) -> None:

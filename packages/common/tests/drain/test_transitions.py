@@ -107,6 +107,26 @@ def test_a_claimed_node_is_left_alone_until_it_has_settled() -> None:
     assert made.until == CLAIMED_AT + 5
 
 
+@pytest.mark.parametrize(
+    ("known", "until", "later"),
+    [
+        (None, NOW + 60, 60),
+        (NOW - 20, NOW + 60, 60),
+        (NOW + 20, NOW + 60, 40),
+        (NOW + 60, NOW + 60, 0),
+        (NOW + 90, NOW + 60, 0),
+        (None, NOW, 0),
+    ],
+)
+def test_a_pause_moves_the_deadline_by_what_nobody_has_counted_yet(
+    known: float | None, until: float, later: float
+) -> None:
+    made = step(Phase.EVICTING, seen(evict=(pod(),), rests_until=until), deadline=NOW + 100, rests_until=known)
+    moved = (made.record.deadline, made.record.rests_until) if isinstance(made, Write) else None
+    assert moved == ((NOW + 100 + later, until) if later else None)
+    assert isinstance(step(Phase.EVICTING, seen(evict=(pod(),), rests_until=until), rests_until=known), Wait)
+
+
 @pytest.mark.parametrize(("fresh", "judged"), [(False, False), (True, False), (False, True)])
 def test_a_settled_node_is_listed_and_judged_anew_before_anything_goes(fresh: bool, judged: bool) -> None:
     assert step(Phase.CLAIMED, seen(evict=(pod(),), fresh=fresh, judged=judged)) == Look()
