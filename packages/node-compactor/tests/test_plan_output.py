@@ -82,7 +82,7 @@ def test_a_summary_has_a_line_for_each_piece_of_advice_but_the_first_and_all_tha
     assert lines[7].endswith("and 6 more; how to make each change: -o table; as patches: -o patch")
     assert len(lines) == 10
     assert max(len(line) for line in lines[2:] if ";" not in line or "more;" in line) <= 80
-    assert lines[3].endswith("LocalStorage: team-notify/…-worker-0002")
+    assert lines[3].endswith("LocalStorage: team-notify/…y-worker-0002")
 
 
 def test_the_blockers_are_counted_from_the_refusals(cli: Any, fleet: Any) -> None:

@@ -420,6 +420,14 @@ def test_a_large_file_is_given_back_while_its_objects_are_taken(
     small = read_file(path)
     monkeypatch.setattr(object_file, "_LARGE", 4 * 4096)
     assert read_file(path).nodes == small.nodes
+    packed = gzip.compress(path.read_bytes())
+    path.write_bytes(packed)
+    held = object_file._held(path)
+    assert held is not None, "not in memory that can be given back"
+    assert read_file(path).nodes == small.nodes
+    path.write_bytes(packed[:-4] + (20_000).to_bytes(4, "little"))
+    with pytest.raises(FileError, match="damaged gzip data: Incorrect length"):
+        read_file(path)
     path.write_bytes(dump({"kind": "List", "items": [*nodes, *pods, "just text"]}))
     with pytest.raises(FileError, match="item 441: not an API object: just text; the file begins with"):
         read_file(path)

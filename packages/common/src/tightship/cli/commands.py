@@ -9,6 +9,7 @@ A controller supplies its texts, its flags, and its judgement of a snapshot; see
 from __future__ import annotations
 
 import argparse
+import gc
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TextIO, TypeAlias, TypeVar
@@ -257,6 +258,8 @@ class Commands:
                 asked = "what would free more nodes?" if inputs.plan.searched is None else "which setting costs most?"
                 progress.say(f"planning again for at most {arguments.advice_time:g} s: {asked}")
                 inputs = advising(inputs, ())
+        del advising
+        gc.collect()  # the space of a plan, which would stay beside the document of a large fleet
         return plan_document(inputs, arguments.sort_by), inputs
 
     def _explain(self, arguments: argparse.Namespace) -> int:

@@ -128,8 +128,12 @@ def read_stream(stream: IO[bytes] | gzip.GzipFile, most: int) -> bytes | None:
     return held.getvalue()
 
 
+def _most_unpacked(size: int) -> int:
+    return min(LARGEST, max(_ALWAYS_ALLOWED, LARGEST_RATIO * size))
+
+
 def _gunzip(raw: bytes) -> bytes:
-    most = min(LARGEST, max(_ALWAYS_ALLOWED, LARGEST_RATIO * len(raw)))
+    most = _most_unpacked(len(raw))
     with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
         found = read_stream(stream, most)
     if found is None:
@@ -412,14 +416,23 @@ def read_bytes(path: str | os.PathLike[str]) -> tuple[bytes, str]:
 
 
 def _held(path: str | os.PathLike[str]) -> tuple[memoryview, str] | None:
-    """Return the bytes of a large file in memory that can be given back in parts, and its name."""
-    with suppress(OSError, ValueError), Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if hasattr(mmap, "MADV_DONTNEED") and _LARGE <= size <= LARGEST:
-            held = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    """Return the bytes of a large file, unpacked, in memory that can be given back in parts, and its name."""
+    with suppress(OSError, ValueError, EOFError, zlib.error), Path(path).open("rb") as file:
+        stream: IO[bytes] | gzip.GzipFile = file
+        size = most = os.fstat(file.fileno()).st_size
+        if file.peek(2)[:2] == _GZIP:
+            file.seek(-4, os.SEEK_END)  # the size of what was packed, modulo 2**32 (RFC 1952)
+            size, most = int.from_bytes(file.read(4), "little"), _most_unpacked(size)
+            file.seek(0)
+            stream = gzip.GzipFile(fileobj=file)
+        if hasattr(mmap, "MADV_DONTNEED") and _LARGE <= size <= min(most, LARGEST):
+            held, at = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), 0
             with memoryview(held) as whole:
-                if file.readinto(whole) == size and not file.read(1):
-                    return memoryview(held), os.fspath(path)
+                while piece := stream.read(_BLOCK):
+                    whole[at : at + len(piece)] = piece
+                    at += len(piece)
+            if at == size:
+                return memoryview(held), os.fspath(path)
     return None
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -330,20 +329,22 @@ class Repeated:
     """Counts objects that occur more than once; the last of them counts."""
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._seen: set[int] = set()
+        """Hashes, since a fleet has hundreds of thousands of keys."""
+        self._repeated: dict[str, dict[str, None]] = {}
 
     def saw(self, kind: str, thing: ApiObject) -> None:
         """Record an object."""
-        self._seen[kind, _key(thing)] += 1
+        key = _key(thing)
+        before = len(self._seen)
+        self._seen.add(hash((kind, key)))
+        if len(self._seen) == before:
+            self._repeated.setdefault(kind, {})[key] = None
 
     def remarks(self) -> Iterator[str]:
         """Yield a remark for each kind with objects that occur more than once."""
-        repeated: dict[str, list[str]] = {}
-        for (kind, key), times in self._seen.items():
-            if times > 1:
-                repeated.setdefault(kind, []).append(key)
-        for kind, keys in sorted(repeated.items()):
-            yield f"{_some(kind, keys)} more than once in the files: the last one counts"
+        for kind, keys in sorted(self._repeated.items()):
+            yield f"{_some(kind, list(keys))} more than once in the files: the last one counts"
 
 
 def remarks_of(snapshot: Snapshot, strays: Sequence[Pod] = ()) -> tuple[str, ...]:

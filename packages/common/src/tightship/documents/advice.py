@@ -12,6 +12,7 @@ from msgspec import Struct
 from tightship.documents.money import money
 from tightship.documents.presentation import LABEL as INDENT
 from tightship.documents.presentation import TextLine, figure
+from tightship.documents.terminal import Terminal
 from tightship.objects.counting import counted
 
 SHOWN = 10
@@ -162,14 +163,10 @@ def named(entry: AdviceEntry) -> str:
 
 def _cut(entry: AdviceEntry, room: int) -> str:
     """Return the reasons and things of *entry* in *room* columns, as far as names can be cut in the middle."""
-    each = (room + 2 - sum(len(change.reason) + 4 for change in entry.changes)) // len(entry.changes)
-    changes = [msgspec.structs.replace(change, thing=_shortened(change.thing, each)) for change in entry.changes]
-    return named(msgspec.structs.replace(entry, changes=tuple(changes), flags=()))
-
-
-def _shortened(name: str, width: int) -> str:
-    half = max(4, (width - 1) // 2)
-    return name if len(name) <= max(width, 2 * half + 1) else f"{name[:half]}…{name[-half:]}"
+    most = (room + 2 - sum(len(each.reason) + 4 for each in entry.changes)) // len(entry.changes)
+    cut, replace = Terminal().shorten, msgspec.structs.replace
+    changes = [replace(each, thing=cut(each.thing, max(9, most))) for each in entry.changes]
+    return named(replace(entry, changes=tuple(changes), flags=()))
 
 
 def _rest(summary: AdviceSummary, currency: str, *, brief: bool = False) -> Iterator[str]:

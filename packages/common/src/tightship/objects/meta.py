@@ -4,6 +4,7 @@ others change, or tools that deploy the object from somewhere else.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
@@ -130,7 +131,9 @@ class Metadata(Struct, frozen=True, rename="camel", gc=False):
         """The owner reference marked as controller, or ``None`` (``metav1.GetControllerOf``)."""
         for reference in self.owner_references or ():
             if reference.controller:
-                return Owner(qualified(reference.kind, reference.api_version), reference.name, reference.uid)
+                return Owner(
+                    sys.intern(qualified(reference.kind, reference.api_version)), reference.name, reference.uid
+                )
         return None
 
     @property

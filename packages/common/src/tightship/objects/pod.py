@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from hashlib import blake2b
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -350,7 +351,8 @@ _MAPS_KEPT = 100_000
 
 
 def _intern_spec(wire: SpecWire) -> PodSpec:
-    key = _encoder.encode(wire)
+    # A fleet has tens of thousands of specs, each of which would keep its text.
+    key = blake2b(_encoder.encode(wire), digest_size=16).digest()
     found = _specs.get(key)
     if found is None:
         found = _specs[key] = _judged_spec(wire)
@@ -390,7 +392,7 @@ def _judged_spec(wire: SpecWire) -> PodSpec:
         volumes=wire.volumes or (),
         priority=wire.priority,
         scheduler=wire.scheduler_name or DEFAULT_SCHEDULER,
-        restart_policy=wire.restart_policy,
+        restart_policy=sys.intern(wire.restart_policy),
         grace=wire.termination_grace_period_seconds,
         claims_devices=bool(wire.resource_claims),
         resources=asked,
@@ -413,12 +415,12 @@ def _features(wire: SpecWire) -> Iterator[str]:
 
 
 def _intern_template(namespace: str, labels: dict[str, str] | None, spec: PodSpec, owner: Owner | None) -> PodTemplate:
-    items = tuple(sorted(labels.items())) if labels else ()
-    key = (namespace, items, id(spec), owner)
+    shared = {sys.intern(name): sys.intern(text) for name, text in sorted((labels or EMPTY).items())}
+    key = (namespace, *shared, *shared.values(), id(spec), owner)
     found = _templates.get(key)
     # The id of a collected spec may be reused, so the entry counts only while it holds that very spec.
     if found is None or found.spec is not spec:
-        found = _templates[key] = PodTemplate(namespace, labels or EMPTY, spec, owner)
+        found = _templates[key] = PodTemplate(sys.intern(namespace), shared or EMPTY, spec, owner)
     return found
 
 

@@ -6,6 +6,7 @@ their rollouts go.
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 
 import msgspec
@@ -213,7 +214,7 @@ class WorkloadWire(Struct, frozen=True, gc=False):
         tries = DEFAULT_BACKOFF_LIMIT if spec.backoff_limit is None else spec.backoff_limit
         return Workload(
             kind=kind,
-            namespace=meta.namespace,
+            namespace=sys.intern(meta.namespace),
             name=meta.name,
             uid=meta.uid,
             replicas=spec.replicas,
@@ -287,7 +288,7 @@ class DeploymentWire(Struct, frozen=True, gc=False):
         marked = spec.template.metadata if spec.template is not None else None
         progressing = next((each.reason for each in status.conditions or () if each.type == "Progressing"), "")
         return Deployment(
-            namespace=meta.namespace,
+            namespace=sys.intern(meta.namespace),
             name=meta.name,
             uid=meta.uid,
             generation=meta.generation,

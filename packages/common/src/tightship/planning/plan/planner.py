@@ -136,7 +136,8 @@ class _Step(Struct, frozen=True):
 class Planner:
     """One round of planning over one snapshot.
 
-    *choose* picks among several feasible nodes if *placement* is ``possible``; otherwise the scheduler's model does.
+    *choose* picks among several feasible nodes if *placement* is ``possible``; otherwise *model* does, by default the
+    scheduler's.
     Room is reserved as :class:`PlanStart` says; *start*, if given, is that of *snapshot* with these *candidates*. No
     node goes that a CapacityBuffer needs. Without *explain*, a refusal for want of a place does not say why, which
     costs more than the search itself.
@@ -150,6 +151,7 @@ class Planner:
         placement: Placement,
         *,
         choose: Choice = best_fit,
+        model: Choice = scheduler_choice,
         round_number: int = 1,
         in_drain: Collection[str] | None = None,
         explain: bool = True,
@@ -168,6 +170,7 @@ class Planner:
         self.going = going
         self.explain = explain
         self._retries = RETRIES if placement == "possible" else 0
+        self._model = model
         start.begin()
         self._begin()
         self.choose_by(choose)
@@ -187,8 +190,8 @@ class Planner:
         return self.start.buffers.promised
 
     def choose_by(self, choose: Choice) -> None:
-        """Pick targets by *choose* from now on, unless the scheduler's model does."""
-        self._choose = choose if self.placement == "possible" else scheduler_choice
+        """Pick targets by *choose* from now on, unless the model does."""
+        self._choose = choose if self.placement == "possible" else self._model
         self._planned: PlannedTargets | None = None
         if self.going.targets and self.placement == "possible" and not isinstance(choose, PlannedTargets):
             self._choose = self._planned = PlannedTargets(choose)

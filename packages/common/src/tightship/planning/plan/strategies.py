@@ -35,7 +35,7 @@ from tightship.planning.plan.reserving import PlanStart
 from tightship.rules.disruption import DisruptionLedger, RenewedLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.scheduler.fitting import Leaving, stuck_in_turn
-from tightship.scheduler.scoring import Choice, aligned, best_fit
+from tightship.scheduler.scoring import Choice, aligned, best_fit, in_turn
 from tightship.scheduler.space import PODS, Space
 
 
@@ -501,8 +501,17 @@ def expected(start: PlanStart, judgement: Judgement, strategy: Strategy, steerin
     first = Going(tuple(each.name for each in candidates), untried=True) if chosen else Going(steering=steering)
 
     def new_planner(choose: Choice) -> Planner:
-        ledger = RenewedLedger(snapshot)
-        return Planner(snapshot, ledger, candidates, placement, choose=choose, explain=False, start=start, going=first)
+        return Planner(
+            snapshot,
+            RenewedLedger(snapshot),
+            candidates,
+            placement,
+            choose=choose,
+            model=in_turn,
+            explain=False,
+            start=start,
+            going=first,
+        )
 
     removals = strategy.plain.run(new_planner, judgement.gates).planner.removals
     return Going(tuple(each.node for each in removals), steering, targets=_ends(removals) if chosen else {})
