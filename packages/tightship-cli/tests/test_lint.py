@@ -367,7 +367,7 @@ WRITTEN: dict[str, tuple[str, set[str]]] = {
         set(),
     ),
     "a kind that is defined": (
-        "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\nspec:\n kind: Node\n",
+        "apiVersion: x/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\nspec:\n  names:\n    kind: Node\n",
         set(),
     ),
     "an Event of a node": (
