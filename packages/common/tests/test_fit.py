@@ -333,7 +333,7 @@ NVME, GENERATION = "karpenter.k8s.aws/instance-local-nvme", "karpenter.k8s.aws/i
 ANY: set[str] = set()
 
 POOLS: dict[str, tuple[list[str], Json, Json, set[str]]] = {
-    # types of nodes; what else nodes have; what else pods have, three on each node; the only families to choose from all
+    # types of nodes; what else nodes have; what else pods have, three on each node; the only families of `any`
     "plain": (["m5.xlarge"] * 4, {}, {}, ANY),
     "two architectures": (["m5.xlarge", "m6g.xlarge", "m6g.xlarge"], {}, {}, {"m5", "c6g"}),
     "GPUs": (["g4dn.xlarge"] * 3, {"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "1", "pods": 1}, {"g4dn"}),
