@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -24,6 +25,7 @@ from tightship.scheduler.space import Space
 from tightship_simulator.generate import off_peak_cluster
 from tightship_testkit.planning import snapshot_of
 
+Json = dict[str, Any]
 PRICES = prices(None, None)
 GIB = 2**30
 
@@ -300,6 +302,109 @@ def test_recommendations_are_for_workloads_of_their_kind(kind: str, heeded: bool
     assert remarks == (() if heeded else ("krr.json recommends nothing for any container of these pods",))
 
 
+def node(at: int, kind: str, labels: Json, taints: list[Json], **amounts: str) -> Json:
+    usual = {"node.kubernetes.io/instance-type": kind, "topology.kubernetes.io/zone": "us-east-1a"}
+    arch = {"kubernetes.io/arch": "arm64" if kind.startswith("m6g") else "amd64"}
+    status = {"allocatable": {"cpu": "3920m", "memory": "14Gi", "pods": "58"} | amounts}
+    meta = {"name": f"n{at}", "labels": usual | arch | labels}
+    return {"kind": "Node", "metadata": meta, "spec": {"taints": taints}, "status": status}
+
+
+def pod(at: int, on: int, spec: Json, **requests: str) -> Json:
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    asked = {"cpu": "500m", "memory": "1Gi"} | requests
+    container = {"name": "a", "resources": {"requests": asked, "limits": asked}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": f"p{at}", "namespace": "shop", "labels": {"app": "web"}, "ownerReferences": [owner]},
+        "spec": {"nodeName": f"n{on}", "containers": [container], **spec},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def required(key: str, operator: str, *values: str) -> Json:
+    term = {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+    wanted = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    return {"affinity": {"nodeAffinity": wanted}}
+
+
+NVME, GENERATION = "karpenter.k8s.aws/instance-local-nvme", "karpenter.k8s.aws/instance-generation"
+
+ANY: set[str] = set()
+
+POOLS: dict[str, tuple[list[str], Json, Json, set[str]]] = {
+    # types of nodes; what else nodes have; what else pods have, three on each node; the only families of `any`
+    "plain": (["m5.xlarge"] * 4, {}, {}, ANY),
+    "two architectures": (["m5.xlarge", "m6g.xlarge", "m6g.xlarge"], {}, {}, {"m5", "c6g"}),
+    "GPUs": (["g4dn.xlarge"] * 3, {"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": "1", "pods": 1}, {"g4dn"}),
+    "GPUs that share time": (["g4dn.xlarge"] * 3, {"nvidia.com/gpu": "4"}, {"nvidia.com/gpu": "1"}, {"g4dn"}),
+    "local disks as ephemeral storage": (
+        ["i3.xlarge"] * 3,
+        {"ephemeral-storage": "900Gi"},
+        {"ephemeral-storage": "250Gi"},
+        {"i3"},
+    ),
+    "local disks by a label": (["i3.xlarge"] * 3, {"labels": {NVME: "950"}}, required(NVME, "Gt", "100"), {"i3"}),
+    "a type by name": (
+        ["m5.xlarge"] * 3,
+        {},
+        {"nodeSelector": {"node.kubernetes.io/instance-type": "m5.xlarge"}},
+        {"m5"},
+    ),
+    "a label of Karpenter": (
+        ["m5.xlarge"] * 3,
+        {"labels": {GENERATION: "5"}},
+        required(GENERATION, "Gt", "5"),
+        ANY,
+    ),
+    "burstable": (["t3.large"] * 3, {}, {}, {"t3"}),
+    "huge pages": (["m5.xlarge"] * 3, {"hugepages-2Mi": "2Gi"}, {"hugepages-2Mi": "512Mi"}, {"m5"}),
+    "a device plugin": (["m5.xlarge"] * 3, {"smarter-devices/fuse": "20"}, {"smarter-devices/fuse": "1"}, ANY),
+    "many pods by prefixes": (["m5.xlarge"] * 3, {"pods": "110"}, {"cpu": "1m", "pods": 100}, ANY),
+    "no requests": (["m5.xlarge"] * 3, {}, {"cpu": "0", "memory": "0"}, ANY),
+    "no pods": (["m5.xlarge"] * 3, {}, {"pods": 0}, ANY),
+    "nodes that Karpenter replaces": (
+        ["m5.xlarge"] * 3,
+        {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]},
+        {},
+        ANY,
+    ),
+    "capacity by its label": (
+        ["m5.xlarge"] * 3,
+        {"labels": {"karpenter.sh/capacity-type": "spot"}},
+        {"nodeSelector": {"karpenter.sh/capacity-type": "spot"}},
+        ANY,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", POOLS)
+def test_pools_of_others_have_machines_for_every_pod(case: str) -> None:
+    types, of_nodes, of_pods, families = POOLS[case]
+    amounts = {key: value for key, value in of_nodes.items() if key not in ("labels", "taints")}
+    nodes = [
+        node(at, kind, of_nodes.get("labels", {}), of_nodes.get("taints", []), **amounts)
+        for at, kind in enumerate(types)
+    ]
+    spec = {key: each for key, each in of_pods.items() if key in ("affinity", "nodeSelector")}
+    asks = {key: each for key, each in of_pods.items() if key not in (*spec, "pods")}
+    pods = [pod(at, at % len(types), spec, **asks) for at in range(of_pods.get("pods", 3) * len(types))]
+    found = fit(Asked(snapshot=snapshot_of({"items": [*nodes, *pods]}), prices=PRICES)).answers[0].alternatives
+    for each in found:
+        if not (case == "a label of Karpenter" and each.mode != "any"):
+            assert each.unplaced == {}
+            assert bool(each.machines) == bool(pods)
+        assert each.micros_per_hour <= 1.05 * each.bound_micros_per_hour
+    assert not families or {family(each.type) for each in found[-1].machines} <= families
+
+
+def test_a_broken_node_says_nothing_of_its_type() -> None:
+    nodes = [node(at, "m5.xlarge", {}, [], **({"cpu": "0", "memory": "0"} if at == 0 else {})) for at in range(3)]
+    asked = Asked(snapshot=snapshot_of({"items": [*nodes, pod(0, 1, {})]}), prices=PRICES, modes=("same-types",))
+    (found,) = fit(asked).answers[0].alternatives
+    assert found.unplaced == {}
+
+
 @pytest.mark.parametrize(
     ("own", "offered", "kept_out"),
     [
@@ -307,6 +412,7 @@ def test_recommendations_are_for_workloads_of_their_kind(kind: str, heeded: bool
         ("m5.metal", "m5.xlarge", "t3.large"),
         ("t3.large", "t3.xlarge", "m5.metal"),
         ("c7i.large", "m7i.large", "m7i-flex.large"),
+        ("m5.large", "m6i.large", "c1.medium"),
     ],
 )
 def test_a_family_brings_bare_metal_and_shared_cpus_only_to_pools_that_have_some(

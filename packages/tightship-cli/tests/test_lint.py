@@ -6,7 +6,8 @@ import copy
 import io
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ import msgspec
 import pytest
 import yaml
 
-from hpa_scaler.annotations.spec import FloorSpec
+from hpa_scaler.annotations.spec import FloorSpec, Rules
 from hpa_scaler.judge.history import FloorHistory, State, encode_state
+from tightship.cli.object_file import FileError
+from tightship.rules.evictability import EvictionRules
 from tightship_cli.cli import command
-from tightship_cli.lint.rules import LEVELS, RULES
+from tightship_cli.lint.manifests import read_manifests
+from tightship_cli.lint.rules import LEVELS, RULES, lint
 from tightship_testkit import commands
 from tightship_testkit.commands import Outcome
 
@@ -290,6 +294,129 @@ def test_manifests_show_what_will_block(case: str, cli: Cli, tmp_path: Path) -> 
         assert each["file"].endswith("manifests.yaml")
         assert each["line"] >= 1
         assert "kubectl" not in each["fix"]
+
+
+WEB = yaml.safe_dump(deployment(replicas=2), sort_keys=False)
+NEVER = yaml.safe_dump(budget(minAvailable=2), sort_keys=False)
+BARE = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "NAME"}, "spec": {"containers": [{"name": "a"}]}}'
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {generateName: job-}
+spec:
+  template:
+    spec: {containers: [{name: a}], WHAT}
+"""
+UNREADABLE = {"Unreadable"}
+
+# Files as users of kubeconform, kube-linter, kube-score and pluto report them: what they hold is judged, and how the
+# file is written changes nothing.
+WRITTEN: dict[str, tuple[str, set[str]]] = {
+    "as it is": (f"{WEB}---\n{NEVER}", {"PdbNeverAllows"}),
+    "lines of Windows": (f"{WEB}---\n{NEVER}".replace("\n", "\r\n"), {"PdbNeverAllows"}),
+    "a byte order mark": (f"\ufeff{WEB}---\n{NEVER}", {"PdbNeverAllows"}),
+    "empty documents": (f"---\n---\n# nothing\n---\n{WEB}---\n\n---\n{NEVER}---\n", {"PdbNeverAllows"}),
+    "ends of documents": (f"{WEB}...\n---\n{NEVER}...\n", {"PdbNeverAllows"}),
+    "anchors and merges": (
+        WEB.replace("app: web", "app: &app web") + f"---\n{NEVER}".replace("app: web", "app: web # as there"),
+        {"PdbNeverAllows"},
+    ),
+    "a long comment": (f"{WEB}#{'x' * 100_000}\n---\n{NEVER}", {"PdbNeverAllows"}),
+    "an unquoted time": (
+        WEB.replace("  name: web\n", "  name: web\n  creationTimestamp: 2020-01-01T00:00:00Z\n", 1),
+        set(),
+    ),
+    "annotations that are null": (
+        WEB.replace("  name: web\n", "  name: web\n  annotations:\n", 1) + f"---\n{NEVER}",
+        {"PdbNeverAllows"},
+    ),
+    "JSON": (BARE, {"NotReplicated"}),
+    "a stream of JSON": (BARE + "\n" + BARE.replace("NAME", "b"), {"NotReplicated"}),
+    "a list without kinds": (
+        "apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: a}, spec: {containers: [{name: a}]}}]\n",
+        {"NotReplicated"},
+    ),
+    "two names that are generated": (
+        JOB.replace("WHAT", "nodeName: a") + "---\n" + JOB.replace("WHAT", "tolerations: [{operator: Exists}]"),
+        {"ReturnsToNode", "ToleratesCordon"},
+    ),
+    "a number as name": (BARE.replace('"NAME"', "123"), {"NotReplicated"}),
+    # What the API server refuses.
+    "a key twice": (WEB.replace("  replicas: 2\n", "  replicas: 2\n  replicas: 5\n"), UNREADABLE),
+    "a key twice, deep": (WEB.replace("image: x", "image: x\n        image: y"), UNREADABLE),
+    "replicas as text": (WEB.replace("replicas: 2", "replicas: '2'"), UNREADABLE),
+    "replicas beyond 32 bits": (WEB.replace("replicas: 2", "replicas: 99999999999999999999"), UNREADABLE),
+    "fewer replicas than none": (WEB.replace("replicas: 2", "replicas: -1"), UNREADABLE),
+    "a fraction of a replica": (WEB.replace("replicas: 2", "replicas: 1.5"), UNREADABLE),
+    "replicas that are null": (WEB.replace("replicas: 2", "replicas: null"), set()),
+    "a number in quotes": (NEVER.replace("minAvailable: 2", "minAvailable: '2'"), UNREADABLE),
+    "a fraction of a percent": (NEVER.replace("minAvailable: 2", "minAvailable: 50.5%"), UNREADABLE),
+    "more than all": (NEVER.replace("minAvailable: 2", "minAvailable: 150%"), UNREADABLE),
+    "fewer than none": (NEVER.replace("minAvailable: 2", "minAvailable: -1"), UNREADABLE),
+    "more than 32 bits": (NEVER.replace("minAvailable: 2", "minAvailable: 2147483648"), UNREADABLE),
+    "both limits": (NEVER.replace("minAvailable: 2", "minAvailable: 2\n  maxUnavailable: 1"), UNREADABLE),
+    "a specification that is text": (f"{WEB}---\n{NEVER.partition('spec:')[0]}spec: x\n", UNREADABLE),
+    "a specification that is a list": (WEB.partition("spec:")[0] + "spec: []\n", UNREADABLE),
+    "containers that are text": (WEB.replace("- name: main", "- main").partition("        image:")[0], UNREADABLE),
+    "no replica at most": (yaml.safe_dump(hpa(high=0, low=0)), {"Unreadable", "HpaTargetMissing", "HpaFixed"}),
+    # Other tools fill these in.
+    "a variable of envsubst": (WEB.replace("replicas: 2", "replicas: ${REPLICAS}"), set()),
+    "a template in quotes": (WEB.replace("replicas: 2", "replicas: '{{ .Values.replicas }}'"), set()),
+    # What only mentions a node is no cluster.
+    "a node in a text": (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  node: |\n    kind: Node\n",
+        set(),
+    ),
+    "a kind that is defined": (
+        "apiVersion: x/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\nspec:\n  names:\n    kind: Node\n",
+        set(),
+    ),
+    "an Event of a node": (
+        "apiVersion: v1\nkind: Event\nmetadata: {name: a}\ninvolvedObject:\n  kind: Node\n  name: n\n",
+        set(),
+    ),
+    "a pool of Karpenter": ("apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {}\n", set()),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_files_are_judged_however_they_are_written(case: str, cli: Cli, tmp_path: Path) -> None:
+    text, expected = WRITTEN[case]
+    path = tmp_path / "given.yaml"
+    path.write_bytes(text.encode())
+    outcome = cli("lint", "-f", path, "-o", "json", "--now", NOW)
+    assert not outcome.err
+    found = {each["rule"] for each in msgspec.json.decode(outcome.out)["findings"]}
+    assert found - {"PdbSelectsNothing"} == expected
+
+
+def places(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in pairs:
+        yield from places(each, (*path, key))
+
+
+@pytest.mark.takes(5)
+def test_no_manifest_ends_the_command_whatever_stands_where() -> None:
+    pod = {"initContainers": [LIMITED], "tolerations": [{"operator": "Exists"}], "volumes": [{"name": "a"}]}
+    given = [
+        noted(deployment(**pod), a="b"),
+        budget(minAvailable=2),
+        hpa(spec={"behavior": {"scaleUp": {"selectPolicy": "Max"}}}, **floor()),
+        limit_range(default={"cpu": "1"}),
+        made("batch/v1", "CronJob", "job", {"jobTemplate": {"spec": deployment()["spec"]}}),
+    ]
+    rules = (EvictionRules(), Rules())
+    for path in filter(None, places(given)):
+        for value in ("x", 3, None, [1], {"a": 1}):
+            changed = copy.deepcopy(given)
+            there: Any = changed
+            for step in path[:-1]:
+                there = there[step]
+            there[path[-1]] = value
+            with suppress(FileError):
+                found = read_manifests([(msgspec.json.encode({"kind": "List", "items": changed}), "a", False)])
+                found.located([*found.findings, *lint(found.snapshot, *rules, AT)])
 
 
 def test_each_rule_has_a_case_or_needs_a_cluster() -> None:

@@ -30,8 +30,8 @@ async def read_past(address: Address, now: float, known: Iterable[Server]) -> Pa
     counts the replicas (docs/metrics/workload). Raises :class:`CliError` if the server doesn't answer, or
     has no such series.
     """
-    found = next((each for each in known if each.address == address), Server(DEFAULT, address))
-    server = msgspec.structs.replace(found, name=DEFAULT)
+    at_address = next((each for each in known if each.address == address), Server(DEFAULT, address))
+    server = msgspec.structs.replace(at_address, name=DEFAULT)
     replicas: dict[tuple[str, str, str], dict[float, int]] = {}
     end = now // STEP * STEP
     async with PrometheusClient({server.name: server}) as client:

@@ -325,15 +325,28 @@ def _loaded(raw: bytes) -> Iterator[tuple[object, yaml.Node]]:
         loader.dispose()
 
 
+def _pieces(raw: bytes) -> list[bytes]:
+    """Return each document of a stream of JSON, which is no YAML, on its line; anything else as it is."""
+    found: list[bytes] = []
+    at = 0
+    with suppress(DocumentError):
+        for piece in _one_by_one(raw.decode()) if raw.lstrip()[:1] == b"{" else ():
+            start = raw.index(piece, at)
+            found.append(b"\n" * raw.count(b"\n", 0, start) + piece)
+            at = start + len(piece)
+        return found or [raw]
+    return [raw]
+
+
 def marked_documents(raw: bytes) -> Iterator[tuple[object, yaml.Node]]:
-    """Yield each document of the YAML *raw* (from :func:`unpack`), and its nodes, which know their lines.
+    """Yield each document of the YAML or JSON *raw* (from :func:`unpack`), and its nodes, which know their lines.
 
     Raises :class:`DocumentError`.
     """
     try:
         if _seems_deep(raw):
             _check_depth(raw)
-        for document, node in _loaded(raw):
+        for document, node in (each for piece in _pieces(raw) for each in _loaded(piece)):
             _check_size(document, len(raw))
             mend(document)
             yield document, node

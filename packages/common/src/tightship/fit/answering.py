@@ -22,6 +22,7 @@ from tightship.fit.machines import (
     Pool,
     pools_of,
     requested,
+    runs,
     type_of,
     wanted_types,
 )
@@ -252,7 +253,7 @@ class Fitting:
             for pool in self._pools
             for each in self._market.machines(pool, types[pool.name], pool.name in with_gpus)
         ]
-        machines = _undominated(self._small_enough(machines))
+        machines = _undominated(self._small_enough(machines), self._pods)
         if not machines:
             region = next((each for pool in self._pools for each in _regions(pool)), "")
             where = f" in region {region}" if region else ""
@@ -320,7 +321,7 @@ class Fitting:
             room=(room / unit)[:, used],
             request=(asks / unit)[:, used],
             count=np.array([len(kind.pods) for kind in made], dtype=np.float64),
-            allowed=np.array([masks[key] for key in heads]).reshape(len(heads), len(machines)).T,
+            allowed=np.array([masks[key] for key in heads], dtype=np.bool_).reshape(len(heads), len(machines)).T,
             group=np.array([alone.setdefault(_excluding(groups[key][0]), len(alone)) for key in heads], dtype=np.intp),
         )
         return _Offer(machines, made, program, misfits)
@@ -331,13 +332,15 @@ class Fitting:
         for pool in self._pools:
             own = [each for each in machines if each.pool == pool.name]
             here = {view.name for view in pool.views}
-            pods = [pod for pod in self._pods if pod.node in here]
+            pods = [(pod, arch) for pod, (arch, _) in zip(self._pods, self._homes, strict=True) if pod.node in here]
             least = min(LEAST_NODES, len(pool.views))
-            limits = {name: sum(pod.requests.get(name, 0) for pod in pods) / least for name in ("cpu", "memory")}
-            small = [each for each in own if least < 2 or not _holds(each, limits)]
-            for requests in {tuple(sorted(pod.requests.items())): pod.requests for pod in pods}.values():
-                if not any(_holds(each, requests) for each in small):
-                    enough = [each for each in own if _holds(each, requests)]
+            limits = {name: sum(pod.requests.get(name, 0) for pod, _ in pods) / least for name in ("cpu", "memory")}
+            small = [each for each in own if least < 2 or not pods or not _holds(each, limits)]
+            for pod, arch in {
+                (tuple(sorted(pod.requests.items())), id(pod.spec), arch): (pod, arch) for pod, arch in pods
+            }.values():
+                if not any(_carries(each, pod, arch) for each in small):
+                    enough = [each for each in own if _carries(each, pod, arch)]
                     cheapest = min((each.price.hourly for each in enough), default=0)
                     small += [each for each in enough if each.price.hourly <= cheapest * 2]
             kept += small
@@ -348,11 +351,25 @@ def _holds(machine: Machine, amounts: Mapping[str, float]) -> bool:
     return all(machine.free.get(name, 0) >= amount for name, amount in amounts.items())
 
 
-def _undominated(machines: Sequence[Machine]) -> list[Machine]:
-    """Leave out machines beside which another of the pool and zone is as cheap and offers as much of everything."""
-    kept: dict[tuple[str, str, bool], list[Machine]] = {}
+def _carries(machine: Machine, pod: Pod, arch: str) -> bool:
+    """Whether an empty *machine* of *arch* has room for *pod*, whose selectors and tolerations let it run there."""
+    return machine.node.labels.get(ARCH) == arch and _holds(machine, pod.requests) and runs(pod, machine.node)
+
+
+def _undominated(machines: Sequence[Machine], pods: Sequence[Pod]) -> list[Machine]:
+    """Leave out machines beside which another of the pool and zone is as cheap and offers as much of everything.
+
+    Labels that *pods* select, and the architecture, are alike on both.
+    """
+    selected = {ARCH}
+    for spec in {id(pod.spec): pod.spec for pod in pods}.values():
+        terms = () if spec.node_affinity is None else spec.node_affinity.node_selector_terms
+        selected.update(spec.node_selector, (each.key for term in terms for each in term.match_expressions or ()))
+        selected.update(each.topology_key for each in (*spec.spread, *spec.affinity, *spec.anti_affinity))
+    kept: dict[object, list[Machine]] = {}
     for each in sorted(machines, key=lambda each: (each.price.hourly, each.type)):
-        others = kept.setdefault((each.pool, each.zone, each.spot), [])
+        labels = tuple(each.node.labels.get(label) for label in sorted(selected))
+        others = kept.setdefault((each.pool, each.zone, each.spot, labels), [])
         if not any(_holds(other, each.free) for other in others):
             others.append(each)
     return [each for own in kept.values() for each in own]

@@ -14,7 +14,18 @@ from tightship.cluster.node_marks import control_plane, mark_of, virtual
 from tightship.cluster.pools import pool_of, shown
 from tightship.cluster.state import add
 from tightship.fit.model import Asked, FitError
-from tightship.fit.shapes import Cloud, Shape, allocatable, cloud_of, clouds, family, shape_of, shared, type_labels
+from tightship.fit.shapes import (
+    Cloud,
+    Shape,
+    allocatable,
+    cloud_of,
+    clouds,
+    family,
+    local_disks,
+    shape_of,
+    shared,
+    type_labels,
+)
 from tightship.objects import CSINode, Node, Pod
 from tightship.objects.money import INSTANCE_TYPE_LABELS, NodePrice, price_of
 from tightship.objects.quoting import near, quoted
@@ -114,7 +125,7 @@ def _pool(name: str, views: tuple[NodeView, ...]) -> Pool:
         each
         for each in nodes[0].taints
         if all(each in node.taints for node in nodes)
-        and not each.key.startswith(("node.kubernetes.io/", "tightship.dev/"))
+        and not each.key.startswith(("node.kubernetes.io/", "tightship.dev/", "karpenter.sh/"))
         and mark_of(each) is None
     ]
     places = {
@@ -192,12 +203,12 @@ class Market:
                     price = price_of(known[0], self._asked.prices) if known else self._asked.prices.price(made)
                     if price is None:
                         continue
-                    runs = (*(pod for pod in self.daemons if _runs(pod, made)), *mirrors)
+                    beside = (*(pod for pod in self.daemons if runs(pod, made)), *mirrors)
                     free = dict(made.allocatable)
-                    for pod in runs:
+                    for pod in beside:
                         add(free, pod.requests, -1)
                     limits = self._asked.snapshot.csi_nodes.get(pool.views[0].name)
-                    yield Machine(pool.name, kind, zone, spot, made, runs, free, price, limits)
+                    yield Machine(pool.name, kind, zone, spot, made, beside, free, price, limits)
 
     def _offered(
         self, cloud: Cloud | None, pool: Pool, types: frozenset[str] | None, gpus: bool
@@ -228,7 +239,8 @@ def _types(pool: Pool) -> list[str]:
 
 
 def _shown(nodes: Sequence[Node]) -> Node:
-    """Return a node like *nodes*, all of one pool and type, with the least that any of them offers."""
+    """Return a node like *nodes*, all of one pool and type, with the least that any of them offers, but broken ones."""
+    nodes = [each for each in nodes if each.allocatable.get("cpu")] or nodes
     common = {
         key: value
         for key, value in nodes[0].labels.items()
@@ -250,8 +262,14 @@ def _computed(pool: Pool, kind: str, shape: Shape, shown_by: Mapping[str, Sequen
     usual = min(node.allocatable.get(POD_COUNT, 110) for node in nodes)
     karpenter = "karpenter.sh/nodepool" in pool.labels
     offers = allocatable(pool.cloud, shape, (limited and shape.pods) or usual, karpenter=karpenter)
+    # Local disks grow with the types of a family.
+    disks = all(
+        family(each) == family(kind) and (fact := shape_of(each)) is not None and fact.cpu <= shape.cpu
+        for each in shown_by
+        if local_disks(each)
+    )
     for name in nodes[0].allocatable:
-        if name not in offers and not _HARDWARE.match(name):
+        if name not in offers and not _HARDWARE.match(name) and (disks or name != "ephemeral-storage"):
             offers[name] = min(node.allocatable.get(name, 0) for node in nodes)
     of_type = {**dict.fromkeys(INSTANCE_TYPE_LABELS, kind), ARCH: shape.arch, OS: "linux"}
     labels = {**pool.labels, **of_type, **type_labels(pool.cloud, kind, shape)}
@@ -283,7 +301,8 @@ def _unpinned(affinity: NodeSelector | None) -> NodeSelector | None:
     return None if any(not term.match_expressions for term in terms) else NodeSelector(tuple(terms))
 
 
-def _runs(pod: Pod, node: Node) -> bool:
+def runs(pod: Pod, node: Node) -> bool:
+    """Whether selectors, affinity and tolerations let *pod* run on *node*."""
     spec = pod.spec
     selected = all(node.labels.get(key) == value for key, value in spec.node_selector.items())
     affine = spec.node_affinity is None or spec.node_affinity.matches(node.name, node.labels)

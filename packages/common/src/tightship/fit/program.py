@@ -27,8 +27,8 @@ Indices = NDArray[np.intp]
 FINE = 20_000
 """Pairs of kinds and columns up to which only kinds that ask for exactly the same are one."""
 
-WHOLE = 16
-"""Columns up to which machines are whole."""
+WHOLE = 1_500
+"""Pairs of kinds and columns up to which machines are whole."""
 
 SLOPES = 24
 """Steps in the proportions of a request below which kinds of a large program are one."""
@@ -115,7 +115,7 @@ def solve(program: Program, seconds: float) -> Solved:
     yields = _earned(coarse, prices) / coarse.cost
     if found is None:
         return Solved(bound, np.zeros(len(program.cost)), worth, yields, by_solver=False)
-    few = len(coarse.cost) <= WHOLE and program.allowed.sum() <= FINE
+    few = coarse.allowed.sum() <= WHOLE
     if few and (whole := _highs(coarse, np.arange(len(coarse.cost)), seconds, whole=True)) is not None:
         found, bound = whole, max(bound, whole.bound)
     return Solved(bound, found.machines, worth, yields, True, _flows(coarse, found.pieces, program.count))

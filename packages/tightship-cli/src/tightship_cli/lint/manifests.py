@@ -30,6 +30,7 @@ from tightship.cluster import NOT_IN_FILE, ClusterState, Snapshot
 from tightship.kube.resources import BY_KIND
 from tightship.objects import WORKLOAD_KINDS, ObjectError, decode
 from tightship.objects.meta import qualified
+from tightship.objects.quoting import quoted
 from tightship.objects.selectors import LabelSelector
 from tightship_cli.lint.rules import RULES, Finding, count_of, found, in_order
 
@@ -41,6 +42,7 @@ ALLOWED = "allowed are manifests of Kubernetes: YAML or JSON with kind and metad
 
 _CLUSTER = re.compile(rb"""["']?kind["']?\s*:\s*["']?(?:Node|NodeList|ClusterSnapshot)["']?\s*(?:[,}\r\n]|$)""")
 _OF_CLUSTERS = frozenset({"Node", SNAPSHOT})
+_PERCENT = re.compile(r"(\d|[1-9]\d|100)%", re.ASCII)
 _HOOK = "helm.sh/hook"
 _HELM = "a template of Helm: give what `helm template` prints"
 _KUSTOMIZE = frozenset({"kustomization.yaml", "kustomization.yml"})
@@ -111,7 +113,10 @@ class Manifests(Struct, frozen=True):
 
 
 def is_cluster(raw: bytes) -> bool:
-    """Whether *raw*, the bytes of a file, holds a node or a snapshot: a cluster, and no repository."""
+    """Whether *raw*, the bytes of a file, holds a node or a snapshot: a cluster, and no repository.
+
+    What another object only mentions (a Node in a ConfigMap's text, a resource that defines the kind) does not count.
+    """
     try:
         if _CLUSTER.search(unpack(raw)) is None:
             return False
@@ -129,22 +134,12 @@ def read_manifests(files: Sequence[tuple[bytes, str, bool]]) -> Manifests:
     reader = _Reader()
     for raw, name, of_folder in files:
         reader.read(raw, name, of_folder)
-    if not reader.written and not reader.problems:
+    if not (reader.written or reader.problems or reader.findings):
         reader.problems.append(f"{', '.join(name for _, name, _ in files[:3])}: holds no manifest; {ALLOWED}")
         reader.problems += reader.warnings
     if reader.problems:
         raise FileError(tuple(reader.problems))
     return reader.manifests()
-
-
-def files_of_folder(path: str) -> list[str]:
-    """Return the files of the folder *path* but those in hidden folders; *path* itself if that is a file."""
-    inside = files_in(path)
-    return [each for each in inside if each == path or not _hidden(Path(each).relative_to(path))]
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") or part == "node_modules" for part in path.parts[:-1])
 
 
 class _Reader:
@@ -196,6 +191,10 @@ class _Reader:
             return False
         if document["kind"].endswith("List") and isinstance(document.get("items", ()), list | None):
             items, within = document.get("items") or [], _child(node, "items")[1]
+            kind = document["kind"].removesuffix("List")
+            for each in items if kind else ():  # as the API server answers: only the list names the kind
+                if isinstance(each, dict):
+                    each.update({"kind": kind, "apiVersion": document.get("apiVersion", "")} | each)
             nodes = within.value if isinstance(within, yaml.SequenceNode) else [node] * len(items)
             taken = [self._take(each, at, file) for each, at in zip(items, nodes, strict=True)]
             return all(taken)
@@ -207,13 +206,20 @@ class _Reader:
         if "{{" in f"{name} {meta.get('namespace')}":
             return False
         key = (kind, str(meta.get("namespace") or "default"), name)
+        while key in self.written and not meta.get("name"):
+            key = (*key[:2], f"{key[2]}-")  # a name that is generated is no other object's
         known = self.written.get(key)
         if known is not None:
-            patch = kind in _TEMPLATES and not (_template(document, kind) or {}).get("spec")
+            patch = kind in _TEMPLATES and not _map(document, *_TEMPLATES[kind]).get("spec")
             if kind in _JUDGED and not patch:
                 here, there = f"{file}:{node.start_mark.line + 1}", f"{known.file}:{known.node.start_mark.line + 1}"
                 self._twice.append(f"{here}: {kind} {name} is in {there} too, which counts")
             return True
+        if kind in _JUDGED:
+            self.findings += [found("Unreadable", key, each) for each in (*_twice(node), *_refused(document))]
+            if not isinstance(document.get("spec", {}), dict | None):
+                return True
+            document = {**document, "spec": document.get("spec") or {}}
         self.written[key] = _Written(kind, document, file, node)
         return True
 
@@ -242,11 +248,11 @@ class _Reader:
         if since is not None:
             gone = f"{content['apiVersion']} is gone since Kubernetes {since[0]}"
             self.findings.append(found("RemovedApi", key, gone, f"write {since[1]}"))
-        template = content if kind == "Pod" else _template(content, kind)
-        if template is None or _HOOK in ((content.get("metadata") or {}).get("annotations") or {}):
+        template = content if kind == "Pod" else _map(content, *_TEMPLATES.get(kind, ("no template",)))
+        if not template or _HOOK in _map(content, "metadata", "annotations"):
             return
         replicas = self._replicas(key, content)
-        meta = {**(template.get("metadata") or {}), "name": name, "namespace": namespace}
+        meta = {**_map(template, "metadata"), "name": name, "namespace": namespace}
         if kind != "Pod":
             maker, made = _MADE.get(kind), f"{name}-1"
             owner = {"kind": kind.partition(".")[0], "name": name, "uid": name, "controller": True}
@@ -261,7 +267,7 @@ class _Reader:
             meta |= {"name": f"{name}-1-1", "ownerReferences": [owner]}
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         pod = {"metadata": meta, "spec": self._defaulted(template.get("spec") or {}, namespace), "status": ready}
-        node = pod["spec"].get("nodeName")
+        node = _map(pod, "spec").get("nodeName")
         if node:
             self._add(key, "Node", {"metadata": {"name": str(node)}})
         self._add(key, "Pod", pod)
@@ -269,31 +275,24 @@ class _Reader:
 
     def _replicas(self, key: Key, content: Json) -> int:
         """Return how many pods there may be: an HPA's maxReplicas, else those written."""
-        for each in self.written.values():
-            spec = each.content.get("spec")
-            if each.kind == "HorizontalPodAutoscaler" and isinstance(spec, dict) and _aims(each.content) == key:
-                return int(spec["maxReplicas"]) if isinstance(spec.get("maxReplicas"), int) else 1
-        replicas = (content.get("spec") or {}).get("replicas", 1) if key[0] in _SCALED else 1
-        return replicas if isinstance(replicas, int) else 1
+        hpas = (each.content for each in self.written.values() if each.kind == "HorizontalPodAutoscaler")
+        counts = [_map(each, "spec").get("maxReplicas") for each in hpas if _aims(each) == key]
+        counts.append(_map(content, "spec").get("replicas") if key[0] in _SCALED else 1)
+        return counts[0] if isinstance(counts[0], int) else 1
 
     def _single(self, key: Key, written: _Written, pods: list[tuple[Json, str, int]]) -> None:
         kind, namespace, name = key
         content = {**written.content, "metadata": {**written.content["metadata"], "name": name, "namespace": namespace}}
-        if kind == "PodDisruptionBudget":
+        if kind == "PodDisruptionBudget" and not any(_refused(content)):
             self._add(key, kind, {**content, "status": _status(content, pods)})
-            if "unhealthyPodEvictionPolicy" not in (content.get("spec") or {}):
-                self.findings.append(
-                    found(
-                        "PdbKeepsUnhealthy",
-                        key,
-                        "no unhealthyPodEvictionPolicy: pods that are not Ready may keep their nodes",
-                    )
-                )
+            if "unhealthyPodEvictionPolicy" not in _map(content, "spec"):
+                detail = "no unhealthyPodEvictionPolicy: pods that are not Ready may keep their nodes"
+                self.findings.append(found("PdbKeepsUnhealthy", key, detail))
         elif kind == "HorizontalPodAutoscaler":
             self._add(key, kind, content)
             target = self.written.get(_aims(content))
-            if target is not None and (target.content.get("spec") or {}).get("replicas") is not None:
-                count = target.content["spec"]["replicas"]
+            count = None if target is None else _map(target.content, "spec").get("replicas")
+            if count is not None:
                 detail = f"replicas {count}, which HPA {name} sets too: each apply goes back to {count}"
                 self.findings.append(found("ReplicasBesideHpa", _aims(content), detail))
 
@@ -304,23 +303,64 @@ class _Reader:
         ``mergePodResourceRequirements`` (plugin/pkg/admission/limitranger).
         """
         made: Json = deepcopy(spec)
-        ranges = [each for key, each in self.written.items() if key[:2] == ("LimitRange", namespace)]
-        for each in [*(made.get("containers") or []), *(made.get("initContainers") or [])]:
-            asked = each.get("resources") if isinstance(each, dict) else None
-            found = dict(_amounts(asked, "limits"))
-            found |= _amounts(asked, "requests")
-            for item in (item for of in ranges for item in (of.content.get("spec") or {}).get("limits") or ()):
-                if isinstance(item, dict) and item.get("type") == "Container":
-                    for field in ("defaultRequest", "default", "max", "min"):
-                        found = {**_amounts(item, field), **found}
-            if found:
-                each["resources"] = {**asked, "requests": found} if isinstance(asked, dict) else {"requests": found}
+        ranges = [each.content for key, each in self.written.items() if key[:2] == ("LimitRange", namespace)]
+        items = [item for of in ranges for item in _maps(_map(of, "spec"), "limits") if item.get("type") == "Container"]
+        for each in (*_maps(made, "containers"), *_maps(made, "initContainers")):
+            asked = {**_map(each, "resources", "limits"), **_map(each, "resources", "requests")}
+            for item in items:
+                for field in ("defaultRequest", "default", "max", "min"):
+                    asked = {**_map(item, field), **asked}
+            if asked and isinstance(each.get("resources", {}), dict | None):
+                each["resources"] = {**_map(each, "resources"), "requests": asked}
         return made
 
 
-def _amounts(of: object, field: str) -> Json:
+def _twice(node: yaml.Node | None, path: str = "") -> Iterator[str]:
+    """Yield the keys that are there twice, which kubectl refuses (``fieldValidation=Strict``)."""
+    if isinstance(node, yaml.SequenceNode):
+        for at, each in enumerate(node.value):
+            yield from _twice(each, f"{path}[{at}]")
+    elif isinstance(node, yaml.MappingNode):
+        names = [str(name.value) for name, _ in node.value]
+        for name, (_, value) in zip(names, node.value, strict=True):
+            yield from _twice(value, f"{path}.{name}".lstrip("."))
+        for name in dict.fromkeys(each for each in names if names.count(each) > 1 and each != "<<"):
+            yield f"{path}.{name}: is there {names.count(name)} times; allowed is once".lstrip(".")
+
+
+def _refused(content: Json) -> Iterator[str]:
+    """Yield what the API server refuses in the numbers of budgets, workloads and HPAs.
+
+    Sources: ``ValidatePodDisruptionBudgetSpec`` (pkg/apis/policy/validation), ``ValidateDeploymentSpec`` (apps),
+    ``validateHorizontalPodAutoscalerSpec`` (autoscaling). What a tool fills in later (``${REPLICAS}``) is no
+    number yet.
+    """
+    spec = content.get("spec")
+    if not isinstance(spec, dict):
+        yield from () if spec is None else (f"spec: {quoted(str(spec))} is not a mapping",)
+        return
+    for field in ("minAvailable", "maxUnavailable", "replicas", "minReplicas", "maxReplicas"):
+        value = spec.get(field)
+        if value is None or (isinstance(value, str) and "{" in value):
+            continue
+        share = field.endswith("able") and isinstance(value, str) and _PERCENT.fullmatch(value)
+        if not share and not (type(value) is int and (field == "maxReplicas") <= value < 1 << 31):
+            allowed = "a whole number, or a percentage up to 100%" if field.endswith("able") else "a whole number"
+            yield f"spec.{field}: {quoted(str(value))}; allowed is {allowed}"
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield "spec: has minAvailable and maxUnavailable; allowed is one of them"
+
+
+def _map(of: object, *path: str) -> Json:
+    """Return the mapping at *path*, an empty one where there is none: reading the object says what is wrong there."""
+    for step in path:
+        of = of.get(step) if isinstance(of, dict) else None
+    return of if isinstance(of, dict) else {}
+
+
+def _maps(of: object, field: str) -> list[Json]:
     found = of.get(field) if isinstance(of, dict) else None
-    return found if isinstance(found, dict) else {}
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _first(places: Sequence[str]) -> str:
@@ -328,22 +368,14 @@ def _first(places: Sequence[str]) -> str:
 
 
 def _aims(hpa: Json) -> Key:
-    reference = (hpa.get("spec") or {}).get("scaleTargetRef") or {}
+    reference = _map(hpa, "spec", "scaleTargetRef")
     kind = qualified(str(reference.get("kind", "")), str(reference.get("apiVersion", "")))
     return kind, str(hpa["metadata"].get("namespace") or "default"), str(reference.get("name", ""))
 
 
-def _template(content: Json, kind: str) -> Json | None:
-    found: Any = content
-    for step in _TEMPLATES.get(kind, ("no template",)):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
-
-
 def _status(budget: Json, pods: list[tuple[Json, str, int]]) -> Json:
     """Return the status of *budget* with every replica Ready."""
-    spec = budget.get("spec") if isinstance(budget.get("spec"), dict) else {}
-    assert isinstance(spec, dict)
+    spec = _map(budget, "spec")
     least, most = spec.get("minAvailable", 1), spec.get("maxUnavailable")
     try:
         selector = msgspec.convert(spec.get("selector"), LabelSelector | None)
@@ -354,7 +386,7 @@ def _status(budget: Json, pods: list[tuple[Json, str, int]]) -> Json:
         meta = pod["metadata"]
         if meta["namespace"] != budget["metadata"]["namespace"] or selector is None:
             continue
-        if selector.matches(meta.get("labels") or {}):
+        if selector.matches(_map(meta, "labels")):
             expected += replicas
             unscaled = unscaled or ("" if kind in _SCALED else f"{kind} {meta['name']}")
     if unscaled and (most is not None or not isinstance(least, int)):
@@ -382,13 +414,16 @@ def _line(node: yaml.Node, path: Sequence[str]) -> int:
 
 
 def read_paths(paths: Sequence[str]) -> list[tuple[bytes, str, bool]]:
-    """Return the bytes of the files at *paths*, the name of each, and whether it came with a folder."""
+    """Return the bytes of the files at *paths*, the name of each, and whether it came with a folder.
+
+    Hidden folders are left out.
+    """
     files: list[tuple[bytes, str, bool]] = []
     for path in paths:
-        inside = files_of_folder(path)
-        # A link to nothing in a folder has no bytes, and so no manifest.
-        files += [
-            (*read_bytes(each), inside != [path]) if Path(each).exists() or inside == [path] else (b"", each, True)
-            for each in inside
-        ]
+        for each in files_in(path):
+            folders = Path(each).relative_to(path).parts[:-1]
+            if not any(part.startswith(".") or part == "node_modules" for part in folders):
+                # A link to nothing in a folder has no bytes, and so no manifest.
+                nothing = each != path and not Path(each).exists()
+                files.append((b"", each, True) if nothing else (*read_bytes(each), each != path))
     return files
