@@ -80,6 +80,32 @@ ROWS: list[tuple[str, str, str | Reason]] = [
     ("velero.io/v1", "PodVolumeRestore", Reason.JOB_RUNNING),
     ("v1", "PersistentVolumeClaim", Reason.JOB_RUNNING),
     ("build.openshift.io/v1", "Build", Reason.JOB_RUNNING),
+    # Operators whose pods stay while nobody has said that they come back: one row a report or a source.
+    *(
+        (group, kind, Reason.CUSTOM_CONTROLLER)
+        for group, kind in (
+            ("planetscale.com/v2", "VitessShard"),  # vitess-operator, pkg/controller/vitessshard
+            ("apps.pingcap.com/v1", "StatefulSet"),  # tidb-operator's Advanced StatefulSet
+            ("core.pingcap.com/v1alpha1", "TiKV"),  # tidb-operator 2
+            ("crdb.cockroachlabs.com/v1alpha1", "CrdbNode"),
+            ("couchbase.com/v2", "CouchbaseCluster"),
+            ("apps.foundationdb.org/v1beta2", "FoundationDBCluster"),
+            ("kafka.banzaicloud.io/v1beta1", "KafkaCluster"),  # koperator
+            ("core.humio.com/v1alpha1", "HumioCluster"),
+            ("core.libopenstorage.org/v1", "StorageCluster"),  # Portworx
+            ("scale.spectrum.ibm.com/v1beta1", "Daemon"),  # IBM Storage Scale
+            ("weka.weka.io/v1alpha1", "WekaContainer"),
+            ("slinky.slurm.net/v1beta1", "NodeSet"),  # slurm-operator
+            ("grove.io/v1alpha1", "PodClique"),  # NVIDIA Grove
+            ("mps.playfab.com/v1alpha1", "GameServer"),  # thundernetes
+            ("agents.x-k8s.io/v1alpha1", "Sandbox"),
+            ("octorun.github.io/v1alpha2", "Runner"),
+            ("tower.ansible.com/v1beta1", "AnsibleJob"),
+            ("trust.cert-manager.io/v1alpha1", "Bundle"),
+            ("cdi.kubevirt.io/v1beta1", "DataVolume"),
+            ("piraeus.io/v1", "LinstorSatellite"),  # piraeus-operator before 2.3
+        )
+    ),
     # What nobody can replace, or what nobody knows.
     ("kubevirt.io/v1", "VirtualMachineInstance", Reason.CUSTOM_CONTROLLER),
     ("ray.io/v1", "RayCluster", Reason.CUSTOM_CONTROLLER),
@@ -171,3 +197,25 @@ def test_commands_name_a_controller_of_another_group_as_kubectl_takes_it(api_ver
     snapshot = state_of(node(), pod(owner=owner(api_version, kind))).snapshot()
     command = annotating(snapshot, pod_of(snapshot), "a", "b")
     assert command.startswith(f"kubectl -n shop patch {kind.lower()}.{api_version.partition('/')[0]} web ")
+
+
+LABELLED: list[tuple[str, dict[str, Any], str | Reason]] = [
+    # actions/actions-runner-controller#1581: a job in a runner that is evicted waits until it times out.
+    ("a runner of a RunnerSet", {"labels": {"runnerset-name": "ci"}}, Reason.JOB_RUNNING),
+    ("a game server of OpenKruise", {"labels": {"game.kruise.io/owner-gss": "gs"}}, Reason.CUSTOM_CONTROLLER),
+    ("a notebook of Kubeflow", {"labels": {"notebook-name": "n"}}, FREE),
+    ("an ordinary replica", {"labels": {"app": "runnerset-name"}}, FREE),
+]
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "StatefulSet.apps.kruise.io"])
+@pytest.mark.parametrize(("given", "right"), [row[1:] for row in LABELLED], ids=[row[0] for row in LABELLED])
+def test_a_label_tells_what_would_be_lost_under_an_ordinary_controller(
+    kind: str, given: dict[str, Any], right: str | Reason
+) -> None:
+    name, _, group = kind.partition(".")
+    given = {"owner": owner(f"{group or 'apps'}/v1", name), **given}
+    verdict = judged(given)
+    assert [each.reason for each in verdict.refusals] == ([] if right == FREE else [right])
+    vouched = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    assert judged({**given, "notes": vouched}) == PodVerdict(Fate.EVICT)

@@ -61,6 +61,9 @@ def two(other: str = "n2", **given: Any) -> tuple[Json, Json]:
         ({"labels": OF_JOB_SET}, [], "JobSet shop/bert (all or none of them run)"),
         ({"labels": OF_KUEUE}, [], "Kueue pod group shop/bert (all"),
         ({"notes": OF_VOLCANO}, [], "Volcano pod group shop/pg (all"),
+        ({"labels": {"scheduling.x-k8s.io/pod-group": "pg"}}, [], "pod group shop/pg (all"),
+        ({"labels": {"pod-group.scheduling.sigs.k8s.io": "pg"}}, [], "pod group shop/pg (all"),
+        ({"labels": {"pod-group.scheduling.sigs.k8s.io/name": "pg"}}, [], "pod group shop/pg (all"),
         ({"notes": {"scheduling.k8s.io/group-name": "pg", "volcano.sh/job-name": "j"}}, [], "shop/pg (all"),
     ],
 )  # fmt: skip

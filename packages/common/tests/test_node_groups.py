@@ -364,3 +364,36 @@ def test_an_unknown_least_size_is_one_warning_that_says_how_to_tell(missing: str
     assert "pools a, b, c, d and 1 more" in warning
     assert words in warning
     assert "set the pool's minimumNodeCount" in warning
+
+
+def tpu(topology: str, count: str | None = "4", chips: int | None = None) -> Json:
+    counted = {} if count is None else {"cloud.google.com/gke-accelerator-count": count}
+    room = {"cpu": "24", "memory": "40Gi", "pods": "110", **({} if chips is None else {"google.com/tpu": str(chips)})}
+    return node(labels={"cloud.google.com/gke-tpu-topology": topology, **counted}, allocatable=room)
+
+
+@pytest.mark.parametrize(
+    ("given", "stays"),
+    [
+        # GKE docs, "About TPUs in GKE": nodes of a slice of several hosts are one unit.
+        (tpu("4x4"), True),
+        (tpu("2x4"), True),
+        (tpu("2x2x2"), True),
+        (tpu("2x2x4", None, 4), True),
+        (tpu("16x16", "4", 4), True),
+        (tpu("2x4", "8"), False),  # one host with all chips
+        (tpu("2x2x1"), False),
+        (tpu("1x1", "1"), False),
+        (tpu("2x4", None, 8), False),
+        (tpu("2x4", None), False),  # nothing tells how many chips are here
+        (tpu("auto"), False),
+        (node(labels={"cloud.google.com/gke-accelerator": "nvidia-l4"}), False),
+        (node(), False),
+    ],
+)
+def test_one_host_of_a_tpu_slice_stays_since_gke_scales_the_whole(given: Json, stays: bool) -> None:
+    seen = snapshot(given)
+    found = [each.reason for each in gather(seen, FactRules(), NOW)["n1"].refusals]
+    assert found == [Reason.NOT_AUTOSCALED] * stays
+    off = FactRules(nodes=NodeRules(frozenset({Reason.NOT_AUTOSCALED})))
+    assert gather(seen, off, NOW)["n1"].refusals == ()

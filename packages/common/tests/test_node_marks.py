@@ -65,6 +65,15 @@ CONTROL_PLANE: list[tuple[str, Json]] = [
     ("RKE by its other taint", taint(f"{ROLE}controlplane", "true")),
     ("Typhoon by taint", taint(f"{ROLE}controller")),
     ("kubeadm by a soft taint", taint(f"{ROLE}control-plane", effect="PreferNoSchedule")),
+    ("k3s with etcd and API server", {"labels": {f"{ROLE}control-plane": "true", f"{ROLE}etcd": "true"}}),  # k3s#3513
+    ("k0s' controller that is a worker too", label(f"{ROLE}control-plane", "true")),  # k0s, --enable-worker
+    ("an OpenShift of three nodes", {"labels": {f"{ROLE}master": "", f"{ROLE}worker": ""}}),  # compact clusters
+    ("RKE's node with all roles", {"labels": {f"{ROLE}{each}": "true" for each in ("controlplane", "etcd", "worker")}}),
+    ("Magnum", label("magnum.openstack.org/role", "master")),  # magnum, docs/user/node-groups.rst
+    ("Magnum beside its role", {"labels": {"magnum.openstack.org/role": "master", f"{ROLE}master": ""}}),
+    ("kOps' control plane", label("kops.k8s.io/kops-controller-pki")),  # kops, pkg/nodelabels/builder.go
+    ("Mirantis' manager", taint("com.docker.ucp.manager")),  # docs of Docker Enterprise, "Restrict services to workers"
+    ("Mirantis' manager by a hard taint", taint("com.docker.ucp.manager", effect="NoExecute")),
 ]
 
 
@@ -86,6 +95,12 @@ HOLDING: list[tuple[str, Json]] = [
     ("kOps' etcd", static("etcd-manager-main-n1", labels={"k8s-app": "etcd-manager-main"})),
     ("kOps' etcd for events", static("etcd-manager-events-n1")),
     ("kube-up's etcd", static("etcd-server-events-n1")),
+    ("Talos' API server", static("kube-apiserver-n1", labels={"k8s-app": "kube-apiserver"})),  # talos, k8s templates
+    ("RKE2's etcd", static("etcd-n1", labels={"component": "etcd"})),  # rke2, pkg/podtemplate
+    ("bootkube's etcd", static("etcd-member-n1")),
+    ("kOps' etcd of Cilium", static("etcd-manager-cilium-n1")),
+    ("kOps' API server", static("kube-apiserver-n1", labels={"k8s-app": "kube-apiserver"})),
+    ("a control plane beside an ordinary proxy", static("kube-scheduler-n1", labels={"tier": "control-plane"})),
     ("a mirror pod before 1.17", pod("etcd-n1", naked=True, notes={"kubernetes.io/config.mirror": "0123"})),
 ]
 
@@ -107,6 +122,29 @@ WORKERS: list[tuple[str, Json, tuple[Json, ...]]] = [
     ("a worker of MicroK8s", label("node.kubernetes.io/microk8s-worker", "microk8s-worker"), ()),
     ("a worker of Canonical Kubernetes", label("k8sd.io/role", "worker"), ()),
     ("a worker of Charmed", label("juju-charm", "kubernetes-worker"), ()),
+    ("a worker of Magnum", label("magnum.openstack.org/role", "worker"), ()),
+    (
+        "a pool of Magnum",
+        {"labels": {"magnum.openstack.org/role": "worker", "magnum.openstack.org/nodegroup": "a"}},
+        (),
+    ),
+    ("a worker of kOps", {"labels": {"kops.k8s.io/instancegroup": "nodes-a", f"{ROLE}node": ""}}, ()),
+    ("an ingress node", label(f"{ROLE}ingress", "true"), ()),
+    ("a node of Rancher's workers", label(f"{ROLE}worker", "true"), ()),
+    ("a system pool of AKS", label("kubernetes.azure.com/mode", "system"), ()),
+    ("a node of HyperShift's control planes", label("hypershift.openshift.io/control-plane", "true"), ()),
+    ("a seed of Gardener", label("worker.gardener.cloud/pool", "seed"), ()),
+    ("an edge node of OpenYurt", label("openyurt.io/is-edge-worker", "true"), ()),
+    ("a node that balancers leave out", label("node.kubernetes.io/exclude-from-external-load-balancers"), ()),
+    ("a static kube-vip of a worker", {}, (static("kube-vip-n1"),)),
+    ("a static keepalived of OpenShift's workers", {}, (static("keepalived-n1", "openshift-kni-infra"),)),
+    ("a static CoreDNS of OpenShift's workers", {}, (static("coredns-n1", "openshift-kni-infra"),)),
+    ("a static HAProxy of kubeadm's workers", {}, (static("haproxy-n1"),)),
+    ("a hosted API server of Kamaji", {}, (static("tenant-5c9f-abcde", "kamaji", of="ReplicaSet"),)),
+    ("a hosted etcd of Gardener", {}, (static("etcd-main-0", "shoot--a--b", of="StatefulSet"),)),
+    ("a k3s of vCluster", {}, (static("vcluster-0", "vcluster-a", of="StatefulSet"),)),
+    ("an etcd of Cilium", {}, (static("clustermesh-apiserver-6d-x", of="ReplicaSet"),)),
+    ("a Patroni with the word etcd", {}, (pod("etcd-0", labels={"app": "etcd"}),)),
     ("a static proxy of RKE2 and kOps", {}, (static("kube-proxy-n1"),)),
     ("a static way to the API server of HyperShift", {}, (static("kube-apiserver-proxy-n1"),)),
     ("a static balancer of Kubespray", {}, (static("nginx-proxy-n1"),)),
@@ -129,6 +167,7 @@ VIRTUAL: list[tuple[str, Json]] = [
     ("Admiralty", label("virtual-kubelet.io/provider", "admiralty")),
     ("Liqo", label("liqo.io/type", "virtual-node")),
     ("Liqo by taint", taint("virtual-node.liqo.io/not-allowed", "true", "NoExecute")),
+    ("tensile-kube, older Liqo", label("type", "virtual-node")),
     ("interLink", taint("virtual-node.interlink/no-schedule", "true")),
     ("Fargate", label("eks.amazonaws.com/compute-type", "fargate")),
     ("Fargate by taint", taint("eks.amazonaws.com/compute-type", "fargate")),
@@ -219,6 +258,32 @@ TAKEN: list[tuple[str, Json, bool]] = [
     ("NTH, maintenance", taint("aws-node-termination-handler/scheduled-maintenance"), True),
     ("NTH, uncordons after a reboot", label("aws-node-termination-handler/action", "UncordonAfterReboot"), True),
     ("NTH, its event", label("aws-node-termination-handler/event-id", "i-0"), True),
+    ("AKS' own handler", taint("aks-node-termination-handler/preempt", "id"), True),
+    ("AKS' own handler, a redeploy", taint("aks-node-termination-handler/redeploy", "id", "PreferNoSchedule"), True),
+    ("AKS' own handler at the end", taint("aks-node-termination-handler/terminate", "id", "NoExecute"), True),
+    ("Zalando drains", label("lifecycle-status", "draining"), True),
+    ("Zalando will drain", label("lifecycle-status", "decommission-pending"), True),
+    ("Zalando by taint", taint("decommission-pending", "rolling-upgrade"), True),
+    ("Zalando replaces a spot machine", taint("decommission-pending", "spot-replacement"), True),
+    ("Keiko takes a machine", note("lifecycle-manager.keikoproj.io/in-progress", '{"LifecycleHookName":"x"}'), True),
+    ("somebody asks Google for maintenance", label("cloud.google.com/perform-maintenance", "true"), True),
+    ("Google's maintenance begins", taint("cloud.google.com/maintenance-window-started", "true"), True),
+    ("Deckhouse may update", note("update.node.deckhouse.io/approved"), True),
+    ("Deckhouse may disturb", note("update.node.deckhouse.io/disruption-approved"), True),
+    *(
+        (f"NVIDIA's driver: {each}", label("nvidia.com/gpu-driver-upgrade-state", f"{each}-required"), True)
+        for each in ("cordon", "wait-for-jobs", "pod-deletion", "drain", "node-maintenance", "post-maintenance")
+    ),
+    *(
+        (f"NVIDIA's driver: {each}", label("nvidia.com/gpu-driver-upgrade-state", f"{each}-required"), True)
+        for each in ("pod-restart", "validation", "uncordon")
+    ),
+    ("NVIDIA's network driver", label("nvidia.com/ofed-driver-upgrade-state", "drain-required"), True),
+    ("NVIDIA's network driver, after", label("nvidia.com/ofed-driver-upgrade-state", "uncordon-required"), True),
+    *(
+        (f"NVSentinel: {each}", label("dgxc.nvidia.com/nvsentinel-state", each), True)
+        for each in ("quarantined", "draining", "drain-succeeded", "drain-failed", "remediating", "remediation-failed")
+    ),
     ("GKE takes a machine back", taint("cloud.google.com/impending-node-termination"), True),
     ("GKE maintains a machine", label("cloud.google.com/active-node-maintenance", "ONGOING"), True),
     ("AKS repairs or drains", taint("remediator.kubernetes.azure.com/unschedulable"), True),
@@ -291,6 +356,20 @@ OURS: list[tuple[str, Json]] = [
     ),
     ("a status taint of CA", taint("status-taint.cluster-autoscaler.kubernetes.io/x")),
     ("a preemptible machine of Oracle", taint("oci.oraclecloud.com/oke-is-preemptible", "present")),
+    ("NVIDIA's driver is new", label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done")),
+    ("NVIDIA's driver will be replaced", label("nvidia.com/gpu-driver-upgrade-state", "upgrade-required")),
+    ("NVIDIA's driver is unknown", label("nvidia.com/gpu-driver-upgrade-state", "")),
+    ("NVIDIA's driver is left alone", label("nvidia.com/gpu-driver-upgrade.skip", "true")),
+    ("NVIDIA's network driver is new", label("nvidia.com/ofed-driver-upgrade-state", "upgrade-done")),
+    ("Zalando's node at work", label("lifecycle-status", "ready")),
+    ("a company's label of the same name", label("lifecycle-status", "production")),
+    ("GKE's maintenance in a week", label("cloud.google.com/scheduled-maintenance-time", "1790000000")),
+    ("Deckhouse waits for somebody", note("update.node.deckhouse.io/waiting-for-approval")),
+    ("Deckhouse wants to disturb", note("update.node.deckhouse.io/disruption-required")),
+    ("Gardener's node that is kept on failure", note("node.machine.sapcloud.io/preserve", "when-failed")),
+    ("AKS' image of a node", label("kubernetes.azure.com/node-image-version", "AKSUbuntu-2204")),
+    ("GPU machines", taint("nvidia.com/gpu", "present")),
+    ("a machine under pressure", taint("node.kubernetes.io/memory-pressure")),
     ("AKS' spot machines", taint("kubernetes.azure.com/scalesetpriority", "spot")),
     ("OpenShift's nodes to come", taint("UpdateInProgress", effect="PreferNoSchedule")),
 ]
@@ -328,3 +407,64 @@ def test_a_startup_taint_of_a_node_pool_keeps_the_node_until_it_is_gone(value: s
     [view] = found.nodes.values()
     said = [each.reason for each in judge_node(view, NOW, pools=found.node_pools)]
     assert said == ([Reason.NODE_LIFECYCLE] if starts else [])
+
+
+STORAGE: list[tuple[str, Json]] = [
+    # openebs/mayastor#1898, openebs/website#480: with the only replica the volume is gone.
+    ("Mayastor", label("openebs.io/engine", "mayastor")),
+    ("LINSTOR", label("linbit.com/sp-pool1", "true")),  # linstor-csi, pkg/topology/topology.go
+    ("LINSTOR with two pools", {"labels": {"linbit.com/sp-ssd": "true", "linbit.com/sp-DfltDisklessStorPool": "true"}}),
+    ("Deckhouse's LINSTOR", label("storage.deckhouse.io/sds-replicated-volume-sp-data", "true")),
+    ("Simplyblock", label("io.simplyblock.node-type", "simplyblock-storage-plane")),
+    ("Simplyblock's operator", label("io.simplyblock.node-type", "simplyblock-storage-plane-cluster-a")),
+    ("CubeFS' data", label("component.cubefs.io/datanode", "enabled")),
+    ("CubeFS' metadata", label("component.cubefs.io/metanode", "enabled")),
+    ("GlusterFS", label("storagenode", "glusterfs")),
+]
+
+
+@pytest.mark.parametrize("given", [row[1] for row in STORAGE], ids=[row[0] for row in STORAGE])
+def test_a_node_whose_disks_hold_replicas_of_volumes_stays_until_somebody_has_moved_them(given: Json) -> None:
+    agent = static("io-engine-x2", "storage", of="DaemonSet")
+    assert reasons(given, agent) == [Reason.LOCAL_STORAGE]
+    assert reasons(given, agent, rules=NodeRules(frozenset({Reason.LOCAL_STORAGE}))) == []
+    [view] = snapshot(node(**given)).nodes.values()
+    [refusal] = opt_outs(view)
+    assert "keeps replicas of volumes on the disks of this node (label " in refusal.detail
+    assert refusal.fix.startswith("move the replicas to other nodes")
+
+
+STORES_NOTHING: list[tuple[str, Json]] = [
+    ("a node of LINSTOR without disks", label("linbit.com/sp-DfltDisklessStorPool", "true")),
+    ("a node of LINSTOR without a pool", label("linbit.com/hostname", "n1")),
+    ("another engine of OpenEBS", label("openebs.io/engine", "none")),
+    ("a node of OpenEBS' local volumes", label("openebs.io/nodename", "n1")),
+    ("a client of CubeFS", label("component.cubefs.io/csi", "enabled")),
+    ("a node that lost its CubeFS", label("component.cubefs.io/datanode", "disabled")),
+    ("a management node of Simplyblock", label("io.simplyblock.node-type", "simplyblock-mgmt-plane")),
+    ("a node of OpenShift Data Foundation: its OSDs tell", label("cluster.ocs.openshift.io/openshift-storage")),
+    ("a node of Longhorn: its instance manager tells", label("node.longhorn.io/create-default-disk", "true")),
+    ("a node of Portworx: its pods tell", label("px/enabled", "true")),
+]
+
+
+@pytest.mark.parametrize("given", [row[1] for row in STORES_NOTHING], ids=[row[0] for row in STORES_NOTHING])
+def test_a_node_that_uses_such_storage_goes(given: Json) -> None:
+    assert reasons(given) == []
+
+
+ROUTES: list[tuple[str, Json, bool]] = [
+    ("Submariner's gateway", label("submariner.io/gateway", "true"), True),
+    ("no gateway any more", label("submariner.io/gateway", "false"), False),
+    ("Calico's route reflector", note("projectcalico.org/RouteReflectorClusterID", "244.0.0.1"), True),
+    ("a node of Calico", note("projectcalico.org/IPv4Address", "10.0.0.1/24"), False),
+    ("a node that OVN may take for egress", label("k8s.ovn.org/egress-assignable"), False),  # it moves the address
+    ("a node of Kube-OVN's gateway", label("ovn.kubernetes.io/external-gw", "true"), False),  # often on all nodes
+    ("a node of k3s' balancer", label("svccontroller.k3s.cattle.io/enablelb", "true"), False),  # often on all nodes
+]
+
+
+@pytest.mark.parametrize(("given", "stays"), [row[1:] for row in ROUTES], ids=[row[0] for row in ROUTES])
+def test_a_node_that_a_person_gave_a_role_in_the_network_stays(given: Json, stays: bool) -> None:
+    assert reasons(given) == [Reason.NODE_DO_NOT_DISRUPT] * stays
+    assert reasons(given, rules=NodeRules(frozenset({Reason.NODE_DO_NOT_DISRUPT}))) == []

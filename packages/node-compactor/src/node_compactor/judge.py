@@ -423,7 +423,7 @@ class CompactorJudge(Judge):
             *undeletable(snapshot, node, self.rules.nodes),
             *refusals((*pool_checks(pool, own), *(each.check(count, node.name) for each in least)), node.name),
             *refusals((each.check(count, node.name) for each in size), node.name),
-            *(not_autoscaled(node, groups, self.rules.nodes) if group is None else ()),
+            *not_autoscaled(node, groups, self.rules.nodes),
         ]
 
     def tells_minimum(self, pool: str) -> bool:

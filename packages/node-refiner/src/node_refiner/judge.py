@@ -399,7 +399,7 @@ class RefinerJudge(Judge):
             *opt_outs(snapshot.at(node), self.rules.nodes, snapshot.node_pools),
             *undeletable(snapshot, node, self.rules.nodes),
             *refusals((each.check(count, node.name) for each in size), node.name),
-            *(not_autoscaled(node, groups, self.rules.nodes) if group is None else ()),
+            *not_autoscaled(node, groups, self.rules.nodes),
             *((tainted_by_others,) if tainted_by_others is not None and not counted else ()),
             *refusals((minimums_check(least, count, node.name),), node.name),
         ]

@@ -36,7 +36,13 @@ CONTROL_PLANE_ROLES = frozenset(
 """Roles after :data:`ROLE`, as a label or as a taint. Kubernetes reads the key alone, and so do we: kubectl shows the
 role for any value, ``false`` too (``findNodeRoles`` in pkg/printers/internalversion)."""
 
-_ROLE_KEYS = frozenset(ROLE + role for role in CONTROL_PLANE_ROLES)
+_ROLE_KEYS = frozenset(
+    {
+        *(ROLE + role for role in CONTROL_PLANE_ROLES),
+        "com.docker.ucp.manager",  # Mirantis Kubernetes Engine, as a taint (docs of its Sonobuoy runs)
+        "kops.k8s.io/kops-controller-pki",  # kOps' control planes (pkg/nodelabels/builder.go)
+    }
+)
 
 CONTROL_PLANE_LABELS: tuple[tuple[str, frozenset[str]], ...] = (
     # kOps and kube-up before node-role labels, kubeasz, AKS engine
@@ -47,6 +53,7 @@ CONTROL_PLANE_LABELS: tuple[tuple[str, frozenset[str]], ...] = (
     ("node.k0sproject.io/role", frozenset({"control-plane"})),  # k0s (docs/worker-node-config.md)
     ("node.kubernetes.io/controller", frozenset()),  # Typhoon (docs/architecture/concepts.md)
     ("node.kubernetes.io/master", frozenset()),  # Typhoon before 1.16, Lokomotive
+    ("magnum.openstack.org/role", frozenset({"master"})),  # OpenStack Magnum (docs/user/node-groups.rst)
     # Charmed Kubernetes (charm-kubernetes-control-plane, its older name)
     ("juju-charm", frozenset({"kubernetes-control-plane", "kubernetes-master"})),
     ("juju-application", frozenset({"kubernetes-control-plane", "kubernetes-master"})),
@@ -114,7 +121,8 @@ _FARGATE = "eks.amazonaws.com/compute-type"
 
 VIRTUAL_LABELS: tuple[tuple[str, frozenset[str], str], ...] = (
     # virtual-kubelet (node/nodeutil/controller.go): AKS virtual nodes, Alibaba ECI, Huawei CCI, Baidu BCI and others
-    ("type", frozenset({"virtual-kubelet"}), "a virtual kubelet"),
+    # virtual-node: tensile-kube and Liqo's first releases
+    ("type", frozenset({"virtual-kubelet", "virtual-node"}), "a virtual kubelet"),
     ("virtual-kubelet.io/provider", frozenset(), "a virtual kubelet"),  # Admiralty (pkg/common/constants.go)
     ("liqo.io/type", frozenset({"virtual-node"}), "another cluster, by Liqo"),  # Liqo (pkg/consts)
     ("virtual-node.interlink/type", frozenset({"virtual-kubelet"}), "a virtual kubelet, by interLink"),
@@ -218,6 +226,7 @@ class NodeMark(Struct, frozen=True):
 
 
 _NTH = "aws-node-termination-handler takes the node"
+_AKS_NTH = "aks-node-termination-handler takes the node"
 _GKE = "Google takes the node"
 _OKE = "Oracle takes the node"
 _AKS = "AKS drains or repairs the node"
@@ -231,6 +240,13 @@ _GARDENER = "Gardener's machine-controller-manager takes or updates the node"
 _HYPERPOD = "SageMaker HyperPod repairs the node"
 _HYPERPOD_BAD = ("Unschedulable", "UnschedulablePendingReboot", "UnschedulablePendingReplacement")
 _MIG = "NVIDIA's MIG manager works on the node"
+_DRIVER = "NVIDIA's operator replaces a driver on the node"
+_DRIVER_STATES = tuple(
+    f"{each}-required"
+    for each in ("cordon", "wait-for-jobs", "pod-deletion", "drain", "node-maintenance", "post-maintenance")
+) + ("pod-restart-required", "validation-required", "uncordon-required")
+"""Between ``upgrade-required``, when nothing has begun, and ``upgrade-done``."""
+_ZALANDO = "cluster-lifecycle-manager takes the node"
 _SRIOV = ("Drain_Required", "Reboot_Required", "Draining", "DrainComplete")
 _STARTS = "has not started on the node yet"
 
@@ -239,8 +255,17 @@ MARKS: tuple[NodeMark, ...] = (
     NodeMark("taint", "aws-node-termination-handler/", _NTH),  # pkg/node/node.go
     NodeMark("label", "aws-node-termination-handler/action", _NTH),
     NodeMark("label", "aws-node-termination-handler/event-id", _NTH),
+    NodeMark("taint", "aks-node-termination-handler/", _AKS_NTH),  # pkg/api/api.go
+    # zalando-incubator/cluster-lifecycle-manager, pkg/updatestrategy/node_pool_manager.go
+    NodeMark("label", "lifecycle-status", _ZALANDO, ("draining", "decommission-pending")),
+    NodeMark("taint", "decommission-pending", _ZALANDO),
+    # keikoproj/lifecycle-manager, pkg/service/manager.go
+    NodeMark("annotation", "lifecycle-manager.keikoproj.io/in-progress", "lifecycle-manager takes the node"),
     NodeMark("taint", "cloud.google.com/impending-node-termination", _GKE),  # k8s-node-termination-handler, GKE docs
     NodeMark("label", "cloud.google.com/active-node-maintenance", _GKE, ("ONGOING",)),
+    # GKE docs ("Manage host maintenance events"): somebody has asked for it, or its time has come
+    NodeMark("label", "cloud.google.com/perform-maintenance", _GKE),
+    NodeMark("taint", "cloud.google.com/maintenance-window-started", _GKE),
     NodeMark("taint", "remediator.kubernetes.azure.com/unschedulable", _AKS),  # AKS, node auto-drain and auto-repair
     NodeMark("taint", "remediator.aks.microsoft.com/unschedulable", _AKS),  # its older name
     # autoscaler, cloudprovider/oci/nodepools/consts/annotations.go
@@ -259,8 +284,10 @@ MARKS: tuple[NodeMark, ...] = (
     NodeMark("label", "sagemaker.amazonaws.com/node-health-status", _HYPERPOD, _HYPERPOD_BAD),
     NodeMark("taint", "medik8s.io/", _MEDIK8S),  # node-maintenance-operator, internal/controller/taint.go
     NodeMark("taint", "kubevirt.io/drain", "KubeVirt or Harvester drains the node"),  # kubevirt, node drain
-    # deckhouse, modules/040-node-manager/hooks/handle_draining.go; the annotation is mostly empty
+    # deckhouse, modules/040-node-manager/hooks: handle_draining.go, update_approval.go; these are mostly empty
     NodeMark("annotation", "update.node.deckhouse.io/draining", "Deckhouse drains the node"),
+    NodeMark("annotation", "update.node.deckhouse.io/approved", "Deckhouse updates the node"),
+    NodeMark("annotation", "update.node.deckhouse.io/disruption-approved", "Deckhouse updates the node"),
     # harvester, pkg/controller/master/nodedrain and .../node/maintain_controller.go
     NodeMark("annotation", "harvesterhci.io/drain-requested", _HARVESTER),
     NodeMark("annotation", "harvesterhci.io/maintain-status", _HARVESTER),
@@ -268,6 +295,11 @@ MARKS: tuple[NodeMark, ...] = (
     NodeMark("annotation", "sriovnetwork.openshift.io/state", "the SR-IOV operator drains the node", _SRIOV),
     # gpu-operator, docs of the MIG manager
     NodeMark("label", "nvidia.com/mig.config.state", _MIG, ("pending", "rebooting"), drains=False),
+    # NVIDIA/k8s-operator-libs, pkg/upgrade/consts.go, as the GPU operator and the network operator use it
+    NodeMark("label", "nvidia.com/gpu-driver-upgrade-state", _DRIVER, _DRIVER_STATES),
+    NodeMark("label", "nvidia.com/ofed-driver-upgrade-state", _DRIVER, _DRIVER_STATES),
+    # NVIDIA/NVSentinel, statemanager.go: from the fault to its repair
+    NodeMark("label", "dgxc.nvidia.com/nvsentinel-state", "NVSentinel drains or repairs the node"),
     # Reboots.
     NodeMark("annotation", "weave.works/kured-reboot-in-progress", _KURED),  # kured, cmd/kured/main.go
     NodeMark("annotation", "flatcar-linux-update.v1.flatcar-linux.net/reboot-in-progress", _FLATCAR, ("true",)),
@@ -330,3 +362,58 @@ def marks_of_others(node: Node) -> Iterator[tuple[NodeMark, str]]:
         # A new node has no current configuration.
         if wanted and node.annotations.get(current, wanted) != wanted:
             yield NodeMark("annotation", desired, _MCO), f"annotation {desired}={wanted}"
+
+
+# What a replacement would lack.
+
+_STORING: tuple[tuple[str, str, str], ...] = (
+    ("openebs.io/engine", "mayastor", "OpenEBS Mayastor"),  # mayastor-extensions, chart/values.yaml (io_engine)
+    ("linbit.com/sp-", "true", "LINSTOR"),  # linstor-csi, pkg/topology/topology.go: one label for each pool
+    ("storage.deckhouse.io/sds-replicated-volume-sp-", "true", "LINSTOR"),  # the same, as Deckhouse builds it
+    ("io.simplyblock.node-type", "simplyblock-storage-plane", "Simplyblock"),  # simplyblock-csi; a suffix may follow
+    ("component.cubefs.io/datanode", "enabled", "CubeFS"),  # cubefs-helm, README.md
+    ("component.cubefs.io/metanode", "enabled", "CubeFS"),
+    ("storagenode", "glusterfs", "GlusterFS"),  # gluster-kubernetes, deploy/kube-templates/glusterfs-daemonset.yaml
+)
+"""How label and value begin, and whose DaemonSet then keeps replicas of volumes on the node's disks.
+
+Other storage shows by its pods: OSDs of Rook and replicas of cStor are pinned, Longhorn's and Portworx' pods have owners
+of their own.
+"""
+
+_STORING_KEYS = tuple(key for key, _, _ in _STORING)
+_DISKLESS = "DfltDisklessStorPool"
+"""The pool that every node of LINSTOR has."""
+
+_ROUTING: tuple[tuple[Kind, str, str], ...] = (
+    (
+        "label",
+        "submariner.io/gateway",
+        "Submariner's traffic between clusters goes through the node",
+    ),  # getting started
+    ("annotation", "projectcalico.org/RouteReflectorClusterID", "the node is a route reflector of Calico"),  # bgp.md
+)
+
+
+def keeps_volumes(node: Node) -> tuple[str, str] | None:
+    """Return the label by which *node* keeps replicas of volumes on its disks, and for whom; ``None`` if none says so.
+
+    No PersistentVolume tells: any node reaches such a volume, while its data are on some nodes.
+    """
+    for key, text in node.labels.items():
+        if key.startswith(_STORING_KEYS) and not key.endswith(_DISKLESS):
+            for begins, value, who in _STORING:
+                if key.startswith(begins) and text.startswith(value):
+                    return f"{key}={text}", who
+    return None
+
+
+def routes(node: Node) -> Iterator[tuple[Kind, str, str]]:
+    """Yield each mark by which a person made *node* one that the network needs: kind, key, and what goes through it.
+
+    The node that an autoscaler adds in its place would not have the mark.
+    """
+    for kind, key, says in _ROUTING:
+        text = (node.labels if kind == "label" else node.annotations).get(key, "false")
+        if text != "false":
+            yield kind, key, says

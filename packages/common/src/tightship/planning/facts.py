@@ -24,7 +24,7 @@ from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.disruption_cost import total_cost
 from tightship.rules.evictability import Evictability, EvictionRules
 from tightship.rules.limits import Count, count_nodes
-from tightship.rules.node_groups import NodeGroups
+from tightship.rules.node_groups import NodeGroups, slice_of
 from tightship.rules.nodes import (
     HeldData,
     NodeRules,
@@ -206,8 +206,16 @@ class CountInPlan:
 
 
 def not_autoscaled(node: Node, groups: NodeGroups, rules: NodeRules) -> list[Refusal]:
-    """Return the refusal of *node* if Cluster Autoscaler would not delete it, because it is in none of its *groups*."""
-    group = "" if Reason.NOT_AUTOSCALED in rules.disabled else groups.left_out(node)
+    """Return the refusal of *node* if Cluster Autoscaler would not delete it: it is in none of its *groups*, or a host
+    of a slice of TPUs.
+    """
+    if Reason.NOT_AUTOSCALED in rules.disabled:
+        return []
+    topology = slice_of(node)
+    if topology:
+        detail = f"GKE scales the TPU slice {topology} as a whole, so that nobody would delete one emptied host of it"
+        return [Refusal(Reason.NOT_AUTOSCALED, node.name, detail, "leave the slice to GKE")]
+    group = groups.left_out(node)
     if not group:
         return []
     detail = f"Cluster Autoscaler has no node group {group}, so that nobody would delete the emptied node"

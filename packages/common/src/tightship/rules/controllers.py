@@ -128,5 +128,14 @@ LOSING: Mapping[str, tuple[Reason, str]] = {
 }
 """Kinds that lose something with an evicted pod: the reason that keeps it, and what happens."""
 
+LOSING_BY_LABEL: Mapping[str, tuple[Reason, str]] = {
+    # Actions Runner Controller, controllers/actions.summerwind.net/runnerset_controller.go: the runners of a RunnerSet
+    # are pods of StatefulSets.
+    "runnerset-name": (Reason.JOB_RUNNING, "the workflow job that runs in the pod fails"),
+    # OpenKruiseGame, apis/v1alpha1/gameserverset_types.go: game servers are pods of an Advanced StatefulSet.
+    "game.kruise.io/owner-gss": (Reason.CUSTOM_CONTROLLER, "the sessions of the game server's players end"),
+}
+"""Labels of pods that lose as much, whatever kind controls them."""
+
 UNKNOWN = (Reason.CUSTOM_CONTROLLER, "nobody knows whether controllers of this kind recreate an evicted pod")
 """The same for kinds without a row."""

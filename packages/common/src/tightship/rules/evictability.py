@@ -21,7 +21,7 @@ from tightship.objects.pod import EXPENDABLE
 from tightship.objects.reasons import Reason, Refusal
 from tightship.objects.schedulers import SCHEDULERS, Scoring
 from tightship.objects.times import DurationError, format_duration, parse_duration
-from tightship.rules.controllers import LOSING, RECREATING, UNKNOWN
+from tightship.rules.controllers import LOSING, LOSING_BY_LABEL, RECREATING, UNKNOWN
 from tightship.rules.gangs import Gangs
 
 RestartMode = Literal["off", "marked", "all"]
@@ -198,6 +198,7 @@ class Evictability:
                 and owner.kind in ("ReplicaSet", "StatefulSet")
                 and not any(local_volumes(self._snapshot, template))
                 and not any(_labelled(template.labels))
+                and LOSING_BY_LABEL.keys().isdisjoint(template.labels)
                 and template.namespace != "kube-system"
                 and spec.scheduler in self._rules.schedulers
                 and spec.priority >= EXPENDABLE
@@ -294,17 +295,21 @@ class Evictability:
     def _ownership(self, pod: Pod) -> list[Refusal]:
         if _vouched_for(pod):
             return []
-        owner, known = pod.owner, self._controller(pod.template)
+        owner, known, labels = pod.owner, self._controller(pod.template), pod.template.labels
         outdated = known is not None and _outdated(pod.template, known)
-        if self._recreated(pod.template) and not outdated:
+        losing = next((each for each in LOSING_BY_LABEL if each in labels), "")
+        if self._recreated(pod.template) and not (outdated or losing):
             return []
+        vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
+        if losing:
+            reason, happens = LOSING_BY_LABEL[losing]
+            return [Refusal(reason, pod.key, f"label {losing}={labels[losing]}: {happens}", vouching)]
         if known is not None and outdated:
             detail = (
                 f"controller {owner} updates a pod when it is deleted (updateStrategy OnDelete): it would come back "
-                f"with revision {known.rolls_to} instead of {pod.template.labels[REVISION]}"
+                f"with revision {known.rolls_to} instead of {labels[REVISION]}"
             )
             return [Refusal(Reason.CUSTOM_CONTROLLER, pod.key, detail, f"finish the update of {owner}")]
-        vouching = annotating(self._snapshot, pod, SAFE_TO_EVICT, "true")
         if owner is None:
             detail = "no controller would recreate the pod"
             return [Refusal(Reason.NOT_REPLICATED, pod.key, detail, f"run {pod.key} under a controller, or {vouching}")]

@@ -27,6 +27,13 @@ JOB_SET_NAME = "jobset.sigs.k8s.io/jobset-name"
 KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
 KUEUE_SERVING = "kueue.x-k8s.io/pod-group-serving"
 """Kueue's mark of groups whose pods serve on their own."""
+COSCHEDULING = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+)
+"""Labels of the coscheduling plugin (scheduler-plugins, ``pkg/util/constants.go``): today's, and two older ones, which
+Koordinator reads too."""
 VOLCANO_GROUPS = ("scheduling.volcano.sh/group-name", "scheduling.k8s.io/group-name")
 VOLCANO_LEAST = "scheduling.volcano.sh/group-min-member"
 VOLCANO_JOB = "volcano.sh/job-name"
@@ -150,6 +157,7 @@ class Gangs:
                 (POD_GROUP, template.spec.pod_group, ""),
                 ("JobSet", labels.get(JOB_SET_NAME, ""), ""),
                 ("Kueue pod group", labels.get(KUEUE_GROUP, ""), ""),
+                ("pod group", next((labels[key] for key in COSCHEDULING if key in labels), ""), ""),
             )
             found = tuple([Gang(kind, namespace, owner, group) for kind, owner, group in gangs if owner])
             self._named[template] = found

@@ -23,6 +23,7 @@ Autoscaler would not delete it (``NotAutoscaled``, the reason by which it leaves
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -138,6 +139,24 @@ class NodeGroups:
             yield f"MachineDeployment:{owner.rpartition('-')[0]}"
         if machine := notes.get("machine.openshift.io/machine", "").rpartition("/")[2]:
             yield f"MachineSet:{machine.rpartition('-')[0]}"
+
+
+TPU_TOPOLOGY = "cloud.google.com/gke-tpu-topology"
+
+
+def slice_of(node: Node) -> str:
+    """Return the topology of the TPU slice of which *node* is one host of several; empty for any other node.
+
+    GKE scales the pool of such a slice from nothing to its full size and back, never by one node (GKE docs, "About
+    TPUs", atomicity). A host that holds all chips of its topology goes alone.
+    """
+    topology = node.labels.get(TPU_TOPOLOGY, "")
+    sides = topology.split("x")
+    if not all(each.isdigit() for each in sides):
+        return ""
+    own = node.labels.get("cloud.google.com/gke-accelerator-count", "")
+    chips = node.allocatable.get("google.com/tpu", 0) or (int(own) if own.isdigit() else 0)
+    return topology if 0 < chips < math.prod(map(int, sides)) else ""
 
 
 def _clues(name: str) -> Iterator[str]:

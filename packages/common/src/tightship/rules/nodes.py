@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
-from tightship.cluster.node_marks import control_plane, marks_of_others, virtual
+from tightship.cluster.node_marks import control_plane, keeps_volumes, marks_of_others, routes, virtual
 from tightship.objects import Node, NodePool, Pod
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record
 from tightship.objects.node import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED, SHUTDOWN_IN_PROGRESS
@@ -45,6 +45,7 @@ NODE_DO_NOT_DISRUPT = (
 """Karpenter's opt-out of a node, the one proposed for all node autoscalers, the one of Karpenter before 0.33, that of
 Escalator (pkg/controller/scale_down.go), and those of commercial autoscalers."""
 _TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED, KARPENTER_DISRUPTING})
+_WRITES = {"label": "label", "annotation": "annotate"}
 _EMPTYING = frozenset({DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS})
 
 
@@ -174,6 +175,14 @@ def opt_outs(
     for each in opt_out_labels(node.labels):
         fix = f"kubectl label node {node.name} {each}-"
         found.append(Refusal(Reason.NODE_DO_NOT_DISRUPT, node.name, f"label {each}=true", fix))
+    for kind, key, says in routes(node):
+        fix = f"give the role to another node, and kubectl {_WRITES[kind]} node {node.name} {key}-"
+        found.append(Refusal(Reason.NODE_DO_NOT_DISRUPT, node.name, f"{says} ({kind} {key})", fix))
+    volumes = keeps_volumes(node)
+    if volumes is not None:
+        detail = f"{volumes[1]} keeps replicas of volumes on the disks of this node (label {volumes[0]})"
+        fix = f"move the replicas to other nodes as {volumes[1]} does, and remove the label"
+        found.append(Refusal(Reason.LOCAL_STORAGE, node.name, detail, fix))
     found += left_to_karpenter(node, pools, now)
     return [*is_what, *(refusal for refusal in found if refusal.reason not in rules.disabled)]
 
