@@ -241,10 +241,17 @@ _HYPERPOD = "SageMaker HyperPod repairs the node"
 _HYPERPOD_BAD = ("Unschedulable", "UnschedulablePendingReboot", "UnschedulablePendingReplacement")
 _MIG = "NVIDIA's MIG manager works on the node"
 _DRIVER = "NVIDIA's operator replaces a driver on the node"
-_DRIVER_STATES = tuple(
-    f"{each}-required"
-    for each in ("cordon", "wait-for-jobs", "pod-deletion", "drain", "node-maintenance", "post-maintenance")
-) + ("pod-restart-required", "validation-required", "uncordon-required")
+_DRIVER_STATES = (
+    "cordon-required",
+    "wait-for-jobs-required",
+    "pod-deletion-required",
+    "drain-required",
+    "node-maintenance-required",
+    "post-maintenance-required",
+    "pod-restart-required",
+    "validation-required",
+    "uncordon-required",
+)
 """Between ``upgrade-required``, when nothing has begun, and ``upgrade-done``."""
 _ZALANDO = "cluster-lifecycle-manager takes the node"
 _SRIOV = ("Drain_Required", "Reboot_Required", "Draining", "DrainComplete")
@@ -377,7 +384,7 @@ _STORING: tuple[tuple[str, str, str], ...] = (
 )
 """How label and value begin, and whose DaemonSet then keeps replicas of volumes on the node's disks.
 
-Other storage shows by its pods: OSDs of Rook and replicas of cStor are pinned, Longhorn's and Portworx' pods have owners
+Other storage shows by its pods: OSDs of Rook and replicas of cStor are pinned, pods of Longhorn and Portworx have owners
 of their own.
 """
 
