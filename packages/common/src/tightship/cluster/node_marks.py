@@ -384,7 +384,7 @@ _STORING: tuple[tuple[str, str, str], ...] = (
 )
 """How label and value begin, and whose DaemonSet then keeps replicas of volumes on the node's disks.
 
-Other storage shows by its pods: OSDs of Rook and replicas of cStor are pinned, pods of Longhorn and Portworx have owners
+Other storage shows by its pods: OSDs of Rook and replicas of cStor are pinned, those of Longhorn and Portworx have owners
 of their own.
 """
 
