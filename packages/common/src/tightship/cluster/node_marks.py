@@ -384,8 +384,8 @@ _STORING: tuple[tuple[str, str, str], ...] = (
 )
 """How label and value begin, and whose DaemonSet then keeps replicas of volumes on the node's disks.
 
-Other storage shows by its pods: OSDs of Rook and replicas of cStor are pinned, those of Longhorn and Portworx have owners
-of their own.
+Other storage shows by its pods: OSDs of Rook and replicas of cStor are pinned, those of Longhorn and Portworx have
+owners of their own.
 """
 
 _STORING_KEYS = tuple(key for key, _, _ in _STORING)
