@@ -194,6 +194,31 @@ def test_an_annotation_that_cannot_be_used_is_named_with_its_value_and_what_is_a
     assert says in line
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("tightship.dev/prometheus-query", "tightship.dev/hpa-scaler-prometheus-query"),
+        ("tightship.dev/prometheus-query-2", "tightship.dev/hpa-scaler-prometheus-query-2"),
+        ("tightship.dev/requests-per-replica", "tightship.dev/hpa-scaler-requests-per-replica"),
+        ("tightship.dev/minimum-replicas", "tightship.dev/hpa-scaler-minimum-replicas"),
+        ("tightship.dev/paused", "tightship.dev/hpa-scaler-paused"),
+        ("estafette.io/prometheus-query", "estafette.io/hpa-scaler-prometheus-query"),
+    ],
+)
+def test_a_setting_without_the_controllers_name_is_named_instead_of_a_floor_that_falls(key: str, meant: str) -> None:
+    # Without its query an HPA that is opted in would follow the lower bound.
+    found = parse_spec({**annotations(), key: "1"})
+    assert found == Problems((f"{key}: no annotation has this name; did you mean {meant}?",))
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["tightship.dev/node-group-min-size", "tightship.dev/query", "estafette.io/state", "example.com/prometheus-query"],
+)
+def test_annotations_for_others_are_no_settings(key: str) -> None:
+    assert isinstance(parse_spec({**annotations(), key: "1"}), FloorSpec)
+
+
 def test_all_problems_are_told_at_once() -> None:
     lines = problems_of(requests_per_replica="abc", delta="x", lowering_window="x", paused="x")
     assert len(lines) == 4

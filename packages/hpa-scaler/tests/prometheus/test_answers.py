@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from typing import Any
@@ -22,6 +23,12 @@ def answered(content: Any, status: int = 200) -> QueryAnswer | Failure:
 
 def result(kind: str, content: Any) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": kind, "result": content}}
+
+
+def inside(**more: Any) -> dict[str, Any]:
+    """An answer with *more* in its data."""
+    given = body("5")
+    return {**given, "data": {**given["data"], **more}}
 
 
 def error(kind: str, text: str) -> dict[str, str]:
@@ -49,6 +56,39 @@ def error(kind: str, text: str) -> dict[str, str]:
         (result("vector", [{"value": [1, "2"]}]), QueryAnswer(1, 2.0)),
         (result("vector", None), QueryAnswer(0)),
         (result("", None), QueryAnswer(0)),
+        # What servers add to an answer.
+        (
+            {**body("5"), "stats": {"seriesFetched": "3", "executionTimeMsec": 2}},
+            QueryAnswer(1, 5.0),
+        ),  # VictoriaMetrics
+        ({**body("5"), "isPartial": False, "trace": {"duration_msec": 1}}, QueryAnswer(1, 5.0)),  # vmselect, trace=1
+        (inside(analysis={"name": "[noop]"}), QueryAnswer(1, 5.0)),  # Thanos, analyze=true
+        (inside(stats={"timings": {}}), QueryAnswer(1, 5.0)),  # Prometheus, stats=all
+        (inside(explanation=None), QueryAnswer(1, 5.0)),  # Thanos before 0.36
+        (
+            body("5", warnings=["No StoreAPIs matched for this query"]),
+            QueryAnswer(1, 5.0, warnings=("No StoreAPIs matched for this query",)),
+        ),
+        (
+            body("5", warnings=["m3db exceeded query limit: results not exhaustive"]),
+            QueryAnswer(1, 5.0, warnings=("m3db exceeded query limit: results not exhaustive",)),
+        ),
+        (
+            body("5", warnings=["PromQL warning: encountered a mix of histograms and floats"]),
+            QueryAnswer(1, 5.0, warnings=("PromQL warning: encountered a mix of histograms and floats",)),
+        ),
+        (body("5", infos=["PromQL info: input to histogram_quantile needed to be fixed"]), QueryAnswer(1, 5.0)),
+        (body("nan"), QueryAnswer(1, None, not_numbers=1)),
+        (body("inf"), QueryAnswer(1, None, infinite=1)),
+        (body("Infinity"), QueryAnswer(1, None, infinite=1)),
+        (body("-0"), QueryAnswer(1, -0.0, zeros=1)),
+        (body("5e3"), QueryAnswer(1, 5000.0)),
+        (body("0", "0"), QueryAnswer(2, 0.0, zeros=2)),
+        (body("NaN", "NaN"), QueryAnswer(2, None, not_numbers=2)),
+        (body("1", "NaN", "+Inf"), QueryAnswer(3, 1.0, not_numbers=1, infinite=1)),
+        (json.dumps(body("5")).encode() + b"\n\n", QueryAnswer(1, 5.0)),
+        (result("vector", [{"metric": None, "value": [1, "2"]}]), QueryAnswer(1, 2.0)),
+        (result("vector", [{"value": [1.7e9, "2"]}]), QueryAnswer(1, 2.0)),
     ],
 )
 def test_a_result_is_reduced_to_what_is_judged(content: Any, answer: QueryAnswer) -> None:
@@ -124,6 +164,47 @@ def test_null_of_a_servers_empty_list_is_no_series(kind: str) -> None:
         (b"<h1>502 Bad Gateway</h1>", 502, "HttpError", "HTTP 502: <h1>502 Bad Gateway</h1>"),
         (b"", 401, "HttpError", "HTTP 401: an empty body"),
         ({"message": "no tenant"}, 403, "HttpError", "HTTP 403: "),
+        # What stands in the way of a server, or is no Prometheus.
+        (b"<!DOCTYPE html><html><head><title>Sign in", 200, "BadAnswer", "Sign in"),  # oauth2-proxy, Grafana, IAP
+        (b"OK", 200, "BadAnswer", "not a Prometheus answer"),
+        (b"default backend - 404", 404, "HttpError", "default backend"),  # ingress-nginx
+        (b"404 page not found\n", 404, "HttpError", "404 page not found"),  # a path prefix that is missing
+        (b"no healthy upstream", 503, "HttpError", "no healthy upstream"),  # Envoy
+        (b"upstream connect error or disconnect/reset before headers", 503, "HttpError", "upstream connect"),
+        (b"no org id\n", 401, "HttpError", "no org id"),  # Mimir, Cortex, Loki
+        (b"too many outstanding requests", 429, "HttpError", "outstanding"),
+        ({"kind": "Status", "status": "Failure", "message": "x", "code": 404}, 404, "HttpError", "HTTP 404"),
+        ({"kind": "Status", "status": "Failure", "message": "x", "code": 404}, 200, "BadAnswer", "'Failure'"),
+        ({"results": {"A": {"status": 200, "frames": []}}}, 200, "BadAnswer", "status"),  # Grafana's own API
+        ({"code": 0, "msg": "ok", "data": {}}, 200, "BadAnswer", "status"),
+        ({"error": {"root_cause": []}, "status": 404}, 404, "HttpError", "HTTP 404"),  # Elasticsearch
+        (result("streams", []), 200, "WrongResultType", "a streams"),  # Loki
+        (result("vector", [{"metric": {}, "values": [[1, "5"]]}]), 200, "BadAnswer", "a series without a value"),
+        (result("vector", [{"value": [1, "5"]}, {"histogram": [1, {}]}]), 200, "WrongResultType", "native histogram"),
+        (result("vector", [{"value": [1, None]}]), 200, "BadAnswer", "not a Prometheus answer"),
+        (result("vector", [{"value": [1, ""]}]), 200, "BadAnswer", "'' is not a number"),
+        (result("vector", [{"value": [1, " 5"]}]), 200, "BadAnswer", "is not a number"),
+        (result("vector", [{"value": [1, "0x10"]}]), 200, "BadAnswer", "'0x10' is not a number"),
+        ({**body("5"), "status": "Success"}, 200, "BadAnswer", "the status is 'Success'"),
+        (json.dumps(body("5")).encode()[:-4], 200, "BadAnswer", "not a Prometheus answer"),  # cut off
+        (json.dumps(body("5")).encode() * 2, 200, "BadAnswer", "not a Prometheus answer"),
+        (gzip.compress(json.dumps(body("5")).encode()), 200, "BadAnswer", "not a Prometheus answer"),
+        (
+            error(
+                "execution",
+                "expanding series: the query hit the max number of chunks limit (err-mimir-max-chunks-per-query)",
+            ),
+            422,
+            "QueryRejected",
+            "err-mimir",
+        ),
+        (
+            error("execution", "query processing would load too many samples into memory in query execution"),
+            422,
+            "QueryRejected",
+            "too many samples",
+        ),
+        (error("422", "too many unique timeseries"), 422, "QueryRejected", "too many unique"),  # VictoriaMetrics
     ],
 )
 def test_everything_else_is_a_failure_with_its_reason(content: Any, status: int, reason: str, says: str) -> None:

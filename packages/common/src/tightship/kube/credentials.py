@@ -36,7 +36,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
-from urllib.parse import SplitResult, quote_plus, urlsplit
+from urllib.parse import SplitResult, quote, quote_plus, urlsplit
 
 import aiohttp
 import msgspec
@@ -316,33 +316,42 @@ class KubeconfigSection(Struct, frozen=True):
 
 
 def read_kubeconfigs(files: list[Path], *, must_exist: bool) -> Documents:
-    """Return the contents of *files*; unless they *must_exist*, those that don't are left out.
+    """Return the contents of *files*; unless they *must_exist*, those that don't are left out, and empty ones always.
 
     Raises :class:`ConfigError`.
     """
-    documents: Documents = []
-    for path in files:
-        if not must_exist and not path.exists():
-            continue
-        try:
-            raw = path.read_bytes()
-            _check_depth(raw)
-            document = yaml.safe_load(raw)
-        except OSError as error:
-            raise ConfigError(f"kubeconfig {path}: {error.strerror or error}") from error
-        except RecursionError as error:
-            raise ConfigError(f"kubeconfig {path}: nested too deeply") from error
-        except (yaml.YAMLError, ValueError) as error:
-            raise ConfigError(f"kubeconfig {path}: not YAML: {one_line(error)}") from error
-        if not isinstance(document, dict):
-            raise ConfigError(f"kubeconfig {path}: holds no configuration")
-        # client-go's clientcmd.Load decodes a file without a kind as a Config, and refuses every other kind.
-        if (kind := document.get("kind") or "Config") != "Config":
-            raise ConfigError(f"kubeconfig {path}: kind {quoted(kind)}: allowed is Config; plan -f reads snapshots")
-        documents.append((path, document))
-    if not documents:
-        raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, files))}: no such file")
-    return documents
+    there = [path for path in files if must_exist or path.exists()]
+    found = [(path, document) for path in there if (document := _document(path)) is not None]
+    if not found:
+        problem = "holds no configuration" if there else "no such file"
+        raise ConfigError(f"kubeconfig {os.pathsep.join(map(str, there or files))}: {problem}")
+    return found
+
+
+def _document(path: Path) -> Values | None:
+    """Return what the file *path* holds, ``None`` if it is empty. Raises :class:`ConfigError`."""
+    try:
+        raw = path.read_bytes()
+        _check_depth(raw)
+        document, *more = list(yaml.safe_load_all(raw)) or [None]
+    except OSError as error:
+        raise ConfigError(f"kubeconfig {path}: {error.strerror or error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"kubeconfig {path}: nested too deeply") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"kubeconfig {path}: not YAML: {one_line(error)}") from error
+    if any(more):
+        raise ConfigError(f"kubeconfig {path}: holds several documents; allowed is one, with all contexts in it")
+    if document is None:
+        return None
+    if not isinstance(document, dict):
+        raise ConfigError(f"kubeconfig {path}: holds no configuration")
+    # client-go's clientcmd.Load decodes a file without a kind as a Config, and refuses every other kind.
+    if (kind := document.get("kind") or "Config") != "Config":
+        raise ConfigError(f"kubeconfig {path}: kind {quoted(kind)}: allowed is Config; plan -f reads snapshots")
+    for section in ("contexts", "clusters", "users"):
+        _check_unique(path, section, document.get(section))
+    return document
 
 
 def _check_depth(raw: bytes) -> None:
@@ -352,6 +361,17 @@ def _check_depth(raw: bytes) -> None:
         depth += 1 if each in b"[{" else -1
         if depth > _DEEPEST:
             raise RecursionError
+
+
+def _check_unique(path: Path, section: str, entries: object) -> None:
+    """Raise :class:`ConfigError` if two *entries* of one file have the same name, since either may be meant.
+
+    client-go refuses such a file too (``tools/clientcmd/api/v1/conversion.go``). Between files the first counts.
+    """
+    named = [str(each.get("name")) for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    twice = next((each for each in named if named.count(each) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"kubeconfig {path}: {section} has {quoted(twice)} twice; allowed is each name once")
 
 
 def sections_of(documents: Documents, context: str, where: str) -> tuple[KubeconfigSection, KubeconfigSection]:
@@ -390,14 +410,17 @@ def _named(documents: Documents, section: str, name: object) -> tuple[Path, Valu
 
 
 def _checked(section: KubeconfigSection, texts: tuple[str, ...]) -> KubeconfigSection:
-    """Return *section* with absolute paths, relative to its file. Raises :class:`ConfigError`."""
+    """Return *section* with absolute paths, relative to its file. Raises :class:`ConfigError`.
+
+    As for client-go (``ResolveLocalPaths``), a file that is a link is where the link is.
+    """
     values = {key: value for key, value in section.values.items() if value is not None}
     for key in texts:
         if not isinstance(values.get(key, ""), str):
             raise ConfigError(f"{section.key(key)}: {quoted(values[key])} is not text")
     for key in _FILES:
         if values.get(key):
-            values[key] = str(section.path.resolve().parent / str(values[key]))
+            values[key] = str(section.path.absolute().parent / str(values[key]))
             _check_readable(section.key(key), str(values[key]))
     for key in _DATA:
         if values.get(key):
@@ -452,7 +475,7 @@ def plugin_of(user: KubeconfigSection, cluster: KubeconfigSection) -> Plugin | N
     if not isinstance(given, dict) or not isinstance(command, str) or not command:
         raise ConfigError(f"{user.key('exec.command')}: names no command")
     if os.sep in command:
-        command = str(user.path.resolve().parent / command)
+        command = str(user.path.absolute().parent / command)
     version = given.get("apiVersion")
     if version not in API_VERSIONS:
         raise ConfigError(f"{user.key('exec.apiVersion')}: {quoted(version)}: allowed are {' and '.join(API_VERSIONS)}")
@@ -467,7 +490,7 @@ def plugin_of(user: KubeconfigSection, cluster: KubeconfigSection) -> Plugin | N
         raise ConfigError(f"{user.key('exec.args')}: {quoted(arguments)} is not a list of texts")
     variables = given.get("env") or []
     pairs: list[tuple[Any, Any]] = [
-        (each.get("name"), each.get("value", "")) for each in variables if isinstance(each, dict)
+        (each.get("name"), each.get("value") or "") for each in variables if isinstance(each, dict)
     ]
     if not isinstance(variables, list) or len(pairs) < len(variables) or not all(map(_is_variable, pairs)):
         raise ConfigError(f"{user.key('exec.env')}: allowed is a list with the texts name and value")
@@ -831,7 +854,16 @@ def _impersonation(user: Values) -> Headers:
     headers = [(name, str(user[key])) for key, name in names if user.get(key)]
     groups = user.get("as-groups")
     headers += [("Impersonate-Group", str(group)) for group in (groups if isinstance(groups, list) else ())]
+    extra = user.get("as-user-extra")
+    for key, texts in (extra if isinstance(extra, dict) else {}).items():
+        # Escaped as by client-go (transport/round_trippers.go, headerKeyEscape).
+        name = f"Impersonate-Extra-{quote(str(key), safe=_HEADER)}"
+        headers += [(name, str(text)) for text in (texts if isinstance(texts, list) else ())]
     return tuple(headers)
+
+
+_HEADER = "!#$&'*+-.^_`|~"
+"""What may stand in the name of a header beside letters and digits (RFC 9110, 5.6.2), but for the percent sign."""
 
 
 class _AccessBuilder:

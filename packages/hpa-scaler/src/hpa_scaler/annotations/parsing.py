@@ -78,6 +78,9 @@ def texts_of(annotations: Mapping[str, str], native: str) -> tuple[dict[str, str
         start = f"{prefix}/{ENABLE}-"
         for key, text in annotations.items():
             name = key.removeprefix(start)
+            if name == key and key.startswith(f"{prefix}/") and _setting(key.removeprefix(f"{prefix}/")) in BY_NAME:
+                # Without its query a floor would fall to the lower bound.
+                problems.append(f"{key}: no annotation has this name; did you mean {key.replace('/', f'/{ENABLE}-')}?")
             if name in (key, STATE):
                 continue
             if name in texts:
@@ -316,12 +319,16 @@ class _SpecReader:
 
     def _check_names(self) -> None:
         for name, text in self._own.items():
-            plain = name if _numbered(name) is None else _NUMBER.sub("", name)
-            if plain not in BY_NAME:
+            if _setting(name) not in BY_NAME:
                 near = difflib.get_close_matches(name, BY_NAME, n=2)
                 start = self._starts.get(name, self._start)
                 hint = f"did you mean {' or '.join(start + each for each in near)}?" if near else "see the docs"
                 self.problem(name, text, f"no annotation has this name; {hint}")
+
+
+def _setting(name: str) -> str:
+    """Return the *name* of an annotation without its number."""
+    return name if _numbered(name) is None else _NUMBER.sub("", name)
 
 
 def _numbered(name: str) -> re.Match[str] | None:
