@@ -29,6 +29,14 @@ _VARIABLE: Json = {
     "properties": {"value": {"type": ["string", "null"]}},
 }
 """The API server refuses a value that is a number or a boolean."""
+_TOLERATION: Json = {
+    "type": "object",
+    "properties": {
+        **{key: {"type": ["string", "null"]} for key in ("key", "operator", "value", "effect")},
+        "tolerationSeconds": {"type": ["integer", "null"]},
+    },
+}
+"""Likewise; ``--set tolerations[0].value=true`` is a boolean."""
 _PERCENTAGE = "^(100|[0-9]{1,2})%$"
 
 KINDS: Mapping[str, Json] = {
@@ -61,6 +69,8 @@ KINDS: Mapping[str, Json] = {
     "count or null": {"type": ["integer", "null"], "minimum": 0},
     "digest or empty": _TEXT | {"pattern": "^(|sha256:[0-9a-f]{64})$"},
     "duration": _TEXT | {"pattern": DURATION},
+    "image": _TEXT | {"pattern": r"^([^\s/@]+/)*[^\s/:@]+$"},
+    "image registry": _TEXT | {"pattern": r"^([^\s/]+(/[^\s/]+)*)?$"},
     "int or string": _LINE | {"type": ["integer", "string"]},
     "label or empty": _TEXT | {"pattern": "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$"},
     "log format": {"enum": ["", *FORMATS]},
@@ -90,6 +100,7 @@ KINDS: Mapping[str, Json] = {
     "strategy": {"type": "object", "properties": {"type": {"enum": ["RollingUpdate", "Recreate"]}}},
     "strings": {"type": "array", "items": _TEXT},
     "strings by name": {"type": "object", "additionalProperties": _TEXT},
+    "tolerations": {"type": "array", "items": _TOLERATION},
     "variables": {"type": "array", "items": _VARIABLE},
     "unique ports": {"type": "array", "items": _PORT, "uniqueItems": True},
 }
