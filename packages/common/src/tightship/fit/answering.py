@@ -365,7 +365,8 @@ def _undominated(machines: Sequence[Machine], pods: Sequence[Pod]) -> list[Machi
     for spec in {id(pod.spec): pod.spec for pod in pods}.values():
         terms = () if spec.node_affinity is None else spec.node_affinity.node_selector_terms
         selected.update(spec.node_selector, (each.key for term in terms for each in term.match_expressions or ()))
-        selected.update(each.topology_key for each in (*spec.spread, *spec.affinity, *spec.anti_affinity))
+        selected.update(each.topology_key for each in spec.spread)
+        selected.update(each.topology_key for each in (*spec.affinity, *spec.anti_affinity))
     kept: dict[object, list[Machine]] = {}
     for each in sorted(machines, key=lambda each: (each.price.hourly, each.type)):
         labels = tuple(each.node.labels.get(label) for label in sorted(selected))
