@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 from functools import cached_property, lru_cache
@@ -105,42 +105,23 @@ class Windows(Struct, frozen=True):
 
     def state(self, now: float, horizon: float = 62 * DAY) -> State:
         """Return whether work may begin at *now*, and until when that holds, looking *horizon* seconds ahead."""
-        ahead = min(2 * DAY, horizon)
-        while (state := self._until(now, now + ahead)).until is None and ahead < horizon:
-            ahead = min(6 * ahead, horizon)
-        return state
+        return state_of((self,), now, horizon)
 
-    def _until(self, now: float, end: float) -> State:
-        """Return the state at *now*, with the next change if that comes before *end*."""
+    def spans(self, now: float, end: float) -> tuple[list[Span], list[Span]]:
+        """Return the allowed and the denied spans from *now* to *end*."""
         zone = ZoneInfo(self.zone)
         longest = max((each.duration for each in (*self.allow, *self.deny)), default=0.0)
         first = datetime.fromtimestamp(now - max(longest, 2 * DAY), zone).date()
         last = datetime.fromtimestamp(end, zone).date()
-
-        def spans(windows: Sequence[Window], *, denied: bool) -> Iterator[Span]:
-            return (span for each in windows for span in each.spans(first, last, zone, denied=denied))
-
-        allowed = spans(self.allow, denied=False) if self.allow else [Span(now, math.inf)]
-        denied = sorted(each for each in (*spans(self.deny, denied=True), *self.freeze) if now < each.end)
-        # How many allowed and denied spans begin less those that end, by time.
-        steps: defaultdict[float, list[int]] = defaultdict(lambda: [0, 0])
-        for kind, some in enumerate((allowed, denied)):
-            for each in some:
-                if now < each.end:
-                    steps[max(now, each.begin)][kind] += 1
-                    steps[each.end][kind] -= 1
-        inside = steps.pop(now, [0, 0])
-        is_open = inside[0] > 0 == inside[1]
-        because = ""
-        if not is_open:
-            because = next(
-                (f"{each.name} is denied" for each in denied if each.begin <= now), "no allowed window is open"
-            )
-        for at in sorted(steps):
-            inside = [many + step for many, step in zip(inside, steps[at], strict=True)]
-            if (inside[0] > 0 == inside[1]) is not is_open:
-                return State(is_open, at if at < end else None, because)
-        return State(is_open, None, because)
+        allowed = [span for each in self.allow for span in each.spans(first, last, zone, denied=False)]
+        denied = [span for each in self.deny for span in each.spans(first, last, zone, denied=True)]
+        if not self.allow:
+            allowed = [Span(now, math.inf)]
+        found = (
+            (each for each in some if now < each.end and each.begin < end)
+            for some in (allowed, (*denied, *self.freeze))
+        )
+        return sorted(next(found)), sorted(next(found))
 
 
 class WindowRules(Protocol):
@@ -160,16 +141,37 @@ class State(Struct, frozen=True):
     because: str = ""
 
 
-def next_opening(windows: Sequence[Windows], now: float, horizon: float = 62 * DAY) -> float | None:
-    """Return the first time from *now* on at which all of *windows* are open, ``None`` without one before *horizon*."""
-    at: float | None = now
-    while at is not None and at <= now + horizon:
-        states = [each.state(at, now + horizon - at) for each in windows]
-        if all(each.open for each in states):
-            return at
-        closed = [each.until for each in states if not each.open]
-        at = None if None in closed else max(each for each in closed if each is not None)
-    return None
+def state_of(windows: Sequence[Windows], now: float, horizon: float = 62 * DAY) -> State:
+    """Return whether all of *windows* are open at *now*, and until when that holds, looking *horizon* seconds ahead."""
+    ahead = min(2 * DAY, horizon)
+    while (state := _until(windows, now, now + ahead)).until is None and ahead < horizon:
+        ahead = min(6 * ahead, horizon)
+    return state
+
+
+def _until(windows: Sequence[Windows], now: float, end: float) -> State:
+    """Return the state at *now*, with the next change if that comes before *end*."""
+    spans = [some for each in windows for some in each.spans(now, end)]
+    # How many spans of each kind begin less those that end, by time.
+    steps: defaultdict[float, Counter[int]] = defaultdict(Counter)
+    for kind, some in enumerate(spans):
+        for each in some:
+            steps[max(now, each.begin)][kind] += 1
+            steps[each.end][kind] -= 1
+
+    def is_open() -> bool:
+        return all((inside[kind] > 0) is (kind % 2 == 0) for kind in range(len(spans)))
+
+    inside = Counter(steps.pop(now, {}))
+    before, because = is_open(), ""
+    if not before:
+        denied = (each for some in spans[1::2] for each in some if each.begin <= now)
+        because = next((f"{each.name} is denied" for each in denied), "no allowed window is open")
+    for at in sorted(steps):
+        inside.update(steps[at])
+        if is_open() is not before:
+            return State(before, at if at < end else None, because)
+    return State(before, None, because)
 
 
 @lru_cache(maxsize=32)
@@ -180,7 +182,7 @@ def window_check(windows: Windows, now: float, beside: tuple[Windows, ...] = ())
         until = "" if state.until is None else f" until {shown(state.until, windows.zone)}"
         return Check("window", Reason.OUTSIDE_WINDOW, True, f"a window is open{until}")
     opens, fix = "no window opens within two months", "change windows"
-    if (at := next_opening((windows, *beside), now)) is not None:
+    if (at := state_of((windows, *beside), now).until) is not None:
         wait = format_duration(at - now)
         opens, fix = f"a window opens at {shown(at, windows.zone)}, in {wait}", f"wait {wait}"
     return Check("window", Reason.OUTSIDE_WINDOW, False, f"{state.because}; {opens}", fix)

@@ -16,7 +16,7 @@ from tightship.objects.quoting import quoted
 from tightship.objects.times import DurationError, parse_duration
 from tightship.process.settings.calendars import CalendarError, freeze_spans
 from tightship.process.settings.loading import TELLS_ALL
-from tightship.rules.windows import HORIZON, Window, WindowError, Windows, next_opening, parse_window, scheduled
+from tightship.rules.windows import HORIZON, Window, WindowError, Windows, parse_window, scheduled, state_of
 
 KEYS = ("allow", "deny", "timeZone", "calendar", "hardStop", "notBefore")
 
@@ -58,8 +58,9 @@ def read_windows(value: object, keys: Sequence[str] = KEYS) -> Windows:
     )
     if problems:
         raise _problem("; ".join(problems))
-    if next_opening((windows,), now, HORIZON) is None:
-        raise _problem(f"no window opens within a year: {windows.state(now, HORIZON).because}")
+    state = windows.state(now, HORIZON)
+    if not state.open and state.until is None:
+        raise _problem(f"no window opens within a year: {state.because}")
     written = {**given, "calendar": f"{len(windows.freeze)} events from now on"} if given.get("calendar") else given
     return msgspec.structs.replace(windows, written=msgspec.json.encode(written, order="sorted").decode())
 
@@ -67,7 +68,8 @@ def read_windows(value: object, keys: Sequence[str] = KEYS) -> Windows:
 def check_together(windows: Windows, of_pools: Mapping[str, Windows]) -> None:
     """Raise ``PydanticCustomError`` if the windows of a pool are never open within a year while *windows* are."""
     for name, own in of_pools.items():
-        if next_opening((windows, own), wall(), HORIZON) is None:
+        state = state_of((windows, own), wall(), HORIZON)
+        if not state.open and state.until is None:
             raise _problem(f"{name}.windows: never open within a year while the windows of all pools are open")
 
 
