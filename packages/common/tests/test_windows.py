@@ -16,7 +16,6 @@ from tightship.rules.windows import (
     scheduled,
     shown,
     window_check,
-    without,
 )
 
 BERLIN = "Europe/Berlin"
@@ -181,25 +180,6 @@ def test_an_event_of_the_calendar_closes_every_window() -> None:
     state = windows.state(at("2026-11-27T21:00"))
     assert (state.open, state.until) == (False, at("2026-12-01T00:00"))
     assert state.because == "Black Friday is denied"
-
-
-@pytest.mark.parametrize(
-    ("holes", "left"),
-    [
-        ([], [(10, 20)]),
-        ([(10, 12)], [(12, 20)]),
-        ([(18, 20)], [(10, 18)]),
-        ([(10, 20)], []),
-        ([(5, 25)], []),
-        ([(0, 10), (20, 30)], [(10, 20)]),
-        ([(5, 11), (12, 13), (15, 16)], [(11, 12), (13, 15), (16, 20)]),
-    ],
-)
-def test_what_holes_leave_of_a_window_is_never_empty(
-    holes: list[tuple[float, float]], left: list[tuple[float, float]]
-) -> None:
-    found = without([Span(10.0, 20.0, "night")], [Span(begin, end, "freeze") for begin, end in holes])
-    assert found == [Span(begin, end, "night") for begin, end in left]
 
 
 def test_windows_that_never_open_are_found() -> None:
