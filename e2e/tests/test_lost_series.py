@@ -28,7 +28,7 @@ pytestmark = pytest.mark.controlplane
 ANNOTATIONS = {"requests-per-replica": "10", "lowering-window": "8s", "query-range": "5s"}
 """The window is as long as a rate takes to run out, as the default is; what is lost is lost for longer."""
 RULES = Rules(rise_factor=0, maximum_factor=0)
-CYCLE = 0.4
+CYCLE = 0.8
 
 
 class Floor:

@@ -8,6 +8,7 @@ import pytest
 
 from tightship.cluster import Snapshot
 from tightship.documents.warnings import warnings_of
+from tightship.objects import ObjectError
 from tightship.objects.reasons import Reason
 from tightship.planning.facts import FactRules, gather
 from tightship.rules.evictability import EvictionRules
@@ -124,6 +125,25 @@ def test_an_unreadable_group_keeps_its_own_pods_and_no_others() -> None:
     assert [each.subject for each in refusals(seen, "n2")] == ["shop/b"]
     assert "PodGroup shop/broken (which can't be read: spec.disruptionMode: " in refusals(seen)[0].detail
     assert refusals(seen)[0].fix == "fix PodGroup shop/broken"
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "name", "kept"),
+    [
+        ("PodGroup", "shop", "train", ["shop/a"]),
+        ("PodGroup", "shop", "other", []),
+        ("PodGroup", "else", "train", []),
+        ("LeaderWorkerSet", "shop", "train", []),
+    ],
+)
+def test_a_group_of_which_nothing_could_be_read_keeps_its_own_pods_and_no_others(
+    kind: str, namespace: str, name: str, kept: list[str]
+) -> None:
+    state = state_of(*NODES, *two(**IN_GROUP))
+    state.mark_unreadable(ObjectError(kind, namespace, name, "spec: 7 is not a mapping"))
+    found = refusals(state.snapshot())
+    assert [each.subject for each in found] == kept
+    assert all("(which can't be read: spec: 7 is not a mapping)" in each.detail for each in found)
 
 
 def test_a_gang_that_runs_on_one_node_goes_as_a_whole_if_its_owner_lets_it() -> None:
