@@ -427,8 +427,10 @@ STORAGE: list[tuple[str, Json]] = [
 @pytest.mark.parametrize("given", [row[1] for row in STORAGE], ids=[row[0] for row in STORAGE])
 def test_a_node_whose_disks_hold_replicas_of_volumes_stays_until_somebody_has_moved_them(given: Json) -> None:
     agent = static("io-engine-x2", "storage", of="DaemonSet")
-    assert reasons(given, agent) == [Reason.LOCAL_STORAGE]
-    assert reasons(given, agent, rules=NodeRules(frozenset({Reason.LOCAL_STORAGE}))) == []
+    assert reasons(given, agent) == [Reason.NODE_DO_NOT_DISRUPT]
+    assert reasons(given, agent, rules=NodeRules(frozenset({Reason.NODE_DO_NOT_DISRUPT}))) == []
+    # Many switch off what keeps pods with an emptyDir.
+    assert reasons(given, agent, rules=NodeRules(frozenset({Reason.LOCAL_STORAGE}))) == [Reason.NODE_DO_NOT_DISRUPT]
     [view] = snapshot(node(**given)).nodes.values()
     [refusal] = opt_outs(view)
     assert "keeps replicas of volumes on the disks of this node (label " in refusal.detail

@@ -182,7 +182,7 @@ def opt_outs(
     if volumes is not None:
         detail = f"{volumes[1]} keeps replicas of volumes on the disks of this node (label {volumes[0]})"
         fix = f"move the replicas to other nodes as {volumes[1]} does, and remove the label"
-        found.append(Refusal(Reason.LOCAL_STORAGE, node.name, detail, fix))
+        found.append(Refusal(Reason.NODE_DO_NOT_DISRUPT, node.name, detail, fix))
     found += left_to_karpenter(node, pools, now)
     return [*is_what, *(refusal for refusal in found if refusal.reason not in rules.disabled)]
 
