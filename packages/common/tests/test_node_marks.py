@@ -354,6 +354,7 @@ OURS: list[tuple[str, Json]] = [
         "an outdated revision of Cluster API",
         taint("node.cluster.x-k8s.io/outdated-revision", effect="PreferNoSchedule"),
     ),
+    ("kOps will replace it one day", taint("kops.k8s.io/scheduled-for-update", effect="PreferNoSchedule")),
     ("a status taint of CA", taint("status-taint.cluster-autoscaler.kubernetes.io/x")),
     ("a preemptible machine of Oracle", taint("oci.oraclecloud.com/oke-is-preemptible", "present")),
     ("NVIDIA's driver is new", label("nvidia.com/gpu-driver-upgrade-state", "upgrade-done")),
@@ -426,8 +427,10 @@ STORAGE: list[tuple[str, Json]] = [
 @pytest.mark.parametrize("given", [row[1] for row in STORAGE], ids=[row[0] for row in STORAGE])
 def test_a_node_whose_disks_hold_replicas_of_volumes_stays_until_somebody_has_moved_them(given: Json) -> None:
     agent = static("io-engine-x2", "storage", of="DaemonSet")
-    assert reasons(given, agent) == [Reason.LOCAL_STORAGE]
-    assert reasons(given, agent, rules=NodeRules(frozenset({Reason.LOCAL_STORAGE}))) == []
+    assert reasons(given, agent) == [Reason.NODE_DO_NOT_DISRUPT]
+    assert reasons(given, agent, rules=NodeRules(frozenset({Reason.NODE_DO_NOT_DISRUPT}))) == []
+    # Many switch off what keeps pods with an emptyDir.
+    assert reasons(given, agent, rules=NodeRules(frozenset({Reason.LOCAL_STORAGE}))) == [Reason.NODE_DO_NOT_DISRUPT]
     [view] = snapshot(node(**given)).nodes.values()
     [refusal] = opt_outs(view)
     assert "keeps replicas of volumes on the disks of this node (label " in refusal.detail
@@ -468,3 +471,30 @@ ROUTES: list[tuple[str, Json, bool]] = [
 def test_a_node_that_a_person_gave_a_role_in_the_network_stays(given: Json, stays: bool) -> None:
     assert reasons(given) == [Reason.NODE_DO_NOT_DISRUPT] * stays
     assert reasons(given, rules=NodeRules(frozenset({Reason.NODE_DO_NOT_DISRUPT}))) == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "taken"),
+    [
+        # AKS, node-problem-detector: Azure's scheduled events; a spot machine has half a minute left.
+        ("PreemptScheduled", True),
+        ("TerminateScheduled", True),
+        ("RedeployScheduled", True),
+        ("RebootScheduled", True),
+        ("FreezeScheduled", False),
+        ("VMEventScheduled", False),
+        ("KernelDeadlock", False),
+        ("FilesystemCorruptionProblem", False),
+        ("MemoryPressure", False),
+    ],
+)
+def test_a_machine_that_the_cloud_takes_in_minutes_is_no_candidate_and_takes_no_pod(
+    condition: str, taken: bool
+) -> None:
+    found = snapshot(node("n1", true=(condition,)), node("n2"), pod(on="n2"))
+    view = found.nodes["n1"]
+    assert [each.reason for each in judge_node(view, NOW)] == [Reason.NODE_LIFECYCLE] * taken
+    assert emptied_by_others(view.node) is taken
+    space = Space(found)
+    [guest] = found.nodes["n2"].pods
+    assert bool(space.feasible(space.demand_of(guest))[space.index["n1"]]) is not taken

@@ -18,6 +18,7 @@ from tightship.process.settings.loading import flags_of, wire_keys
 from tightship.process.settings.sections import DrainKeys, NodeKeys, SteeringKeys
 from tightship_testkit import commands, manifests
 from tightship_testkit.builders import NOW, node, pod, single_replica, when, workload
+from tightship_testkit.cases import AT, NODES
 
 SETTINGS = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 
@@ -144,6 +145,15 @@ def test_a_frontier_has_plans_with_more_and_more_nodes(cli: Any, data: Path) -> 
     page = cli(*shown, "-o", "html").out
     assert page.count("<circle") == len(points)
     assert cli(*shown, "--exit-code").code == 2
+
+
+def test_a_frontier_counts_machines_as_the_plan_does(cli: Any) -> None:
+    """A virtual kubelet (kubernetes/autoscaler#3151) is no node that is kept."""
+    file = ("-f", NODES / "03a-virtual-kubelet-busy.json", "--now", AT, "-o", "json")
+    found = json.loads(cli("plan", "--frontier", *file).out)
+    [point] = found["points"]
+    counted = json.loads(cli("plan", *file).out)["summary"]["nodes"]
+    assert (found["nodes"], point["nodesAfter"]) == (counted["before"], counted["after"]) == (2, 1)
 
 
 def test_a_plan_takes_no_more_evictions_than_allowed(cli: Any, data: Path) -> None:

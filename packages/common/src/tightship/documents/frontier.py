@@ -50,7 +50,7 @@ class NodeFrontier(NodeHead, frozen=True, rename="camel", tag_field="kind", tag=
 
 def frontier_document(inputs: Inputs, proven: Proven) -> NodeFrontier:
     """Return the document of the plan of *inputs*, of which *proven* tells."""
-    nodes = len(inputs.snapshot.nodes)
+    nodes = len(inputs.facts)  # no virtual ones
     prices = {name: fact.price for name, fact in inputs.facts.items() if fact.price is not None}
     monthly = [prices[each.node].monthly if each.node in prices else 0 for each in inputs.plan.removals]
     return NodeFrontier(

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from tightship.cluster import NodeView, Snapshot
-from tightship.cluster.node_marks import control_plane, mark_of, virtual
+from tightship.cluster.node_marks import control_plane, keeps_volumes, mark_of, virtual
 from tightship.cluster.pools import pool_of, shown
 from tightship.cluster.state import add
 from tightship.fit.model import Asked, FitError
@@ -103,11 +103,13 @@ def pools_of(asked: Asked) -> tuple[list[Pool], Counter[str]]:
         if virtual(view.node) is not None:
             alone["no machine"] += 1
         elif control_plane(view.node, view.pods) is not None:
-            alone["holds the control plane"] += 1
+            alone["of the control plane"] += 1
+        elif keeps_volumes(view.node) is not None:
+            alone["with replicas of volumes on their disks"] += 1
         elif view.node.labels.get(OS, "linux") != "linux":
-            alone["does not run Linux"] += 1
+            alone["without Linux"] += 1
         elif not type_of(view.node):
-            alone["names no instance type"] += 1
+            alone["without an instance type"] += 1
         else:
             members.setdefault(pool, []).append(view)
     for name in sorted((asked.pools or frozenset()) - known):

@@ -31,10 +31,17 @@ LEAVING = "tightship.dev/leaving"
 MAINTENANCE_PLANNED = "MaintenancePlanned"
 DRAIN_IN_PROGRESS = "DrainInProgress"
 SHUTDOWN_IN_PROGRESS = "GracefulNodeShutdownInProgress"
-LIFECYCLE = frozenset(
-    {MAINTENANCE_PLANNED, DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS, "Drained", "MaintenanceInProgress"}
-)
-"""The types of the lifecycle conditions of KEP-5683, which administrators and their tools set."""
+SCHEDULED = frozenset({"PreemptScheduled", "TerminateScheduled", "RedeployScheduled", "RebootScheduled"})
+"""Conditions by which AKS tells that Azure takes or restarts the machine in minutes (docs, "Node auto-drain"). A freeze
+(``FreezeScheduled``) lasts seconds and moves nothing."""
+LIFECYCLE = SCHEDULED | {
+    MAINTENANCE_PLANNED,
+    DRAIN_IN_PROGRESS,
+    SHUTDOWN_IN_PROGRESS,
+    "Drained",
+    "MaintenanceInProgress",
+}
+"""The types of the lifecycle conditions of KEP-5683, which administrators and their tools set, and those above."""
 
 
 class Node(Struct, frozen=True, gc=False):

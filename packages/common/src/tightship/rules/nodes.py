@@ -20,7 +20,7 @@ from tightship.cluster import NodeView, Snapshot
 from tightship.cluster.node_marks import control_plane, keeps_volumes, marks_of_others, routes, virtual
 from tightship.objects import Node, NodePool, Pod
 from tightship.objects.drain_record import DRAIN_ANNOTATION, DrainRecord, Phase, decode_record
-from tightship.objects.node import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED, SHUTDOWN_IN_PROGRESS
+from tightship.objects.node import DRAIN_IN_PROGRESS, MAINTENANCE_PLANNED, SCHEDULED, SHUTDOWN_IN_PROGRESS
 from tightship.objects.pod import DRAINING
 from tightship.objects.quoting import LONGEST
 from tightship.objects.reasons import Reason, Refusal
@@ -46,7 +46,7 @@ NODE_DO_NOT_DISRUPT = (
 Escalator (pkg/controller/scale_down.go), and those of commercial autoscalers."""
 _TAKEN = frozenset({TO_BE_DELETED, KARPENTER_DISRUPTED, KARPENTER_DISRUPTING})
 _WRITES = {"label": "label", "annotation": "annotate"}
-_EMPTYING = frozenset({DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS})
+_EMPTYING = SCHEDULED | {DRAIN_IN_PROGRESS, SHUTDOWN_IN_PROGRESS}
 
 
 class NodeRules(Struct, frozen=True):
@@ -182,7 +182,7 @@ def opt_outs(
     if volumes is not None:
         detail = f"{volumes[1]} keeps replicas of volumes on the disks of this node (label {volumes[0]})"
         fix = f"move the replicas to other nodes as {volumes[1]} does, and remove the label"
-        found.append(Refusal(Reason.LOCAL_STORAGE, node.name, detail, fix))
+        found.append(Refusal(Reason.NODE_DO_NOT_DISRUPT, node.name, detail, fix))
     found += left_to_karpenter(node, pools, now)
     return [*is_what, *(refusal for refusal in found if refusal.reason not in rules.disabled)]
 
