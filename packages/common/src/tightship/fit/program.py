@@ -145,7 +145,7 @@ def _coarse(program: Program) -> _Coarse:
         count=count,
         allowed=program.allowed[:, heads],
         group=group,
-        most=(most[:, heads] * pods)[:, first],
+        most=(most[:, heads].astype(np.float64) * pods)[:, first],
         kinds=kinds,
     )
 
