@@ -3,6 +3,7 @@
     python bench/planning.py                 1,000/30,000 and 5,000/150,000 nodes/pods, rivals, and openb if at hand
     python bench/planning.py --sizes 1000    a smaller one
     python bench/planning.py --passes        only the passes
+    python bench/planning.py --advice        only advice
     python bench/planning.py --json
 
 Each row is made in a process of its own. Seconds are CPU seconds of one core (noise of a shared machine left out as far
@@ -13,6 +14,9 @@ generator, object by object through the decoder, as a list from the API server w
 *passes* are those of a controller that runs: one after 100 pods have changed (their readiness, their node, or they are
 gone or new), and one a minute later without any change; medians of several. *rivals* are fleets whose applications
 exclude each other (the generator's ``--conflicts``).
+
+*advice* is about generated clusters of 2,000 nodes: how many sets of changes it plans with in its time, and how many of
+them gain something.
 """
 
 from __future__ import annotations
@@ -34,16 +38,21 @@ from typing import Any
 
 import msgspec
 
+from node_compactor.advice import CompactorChanges
+from node_compactor.controller import Compactor
 from node_compactor.judge import CompactorJudge
 from node_compactor.settings import load_settings
 from node_refiner.judge import RefinerJudge
 from node_refiner.settings import RefinerSettings
+from tightship.advice.adviser import Advising
 from tightship.cli.app import COLLECTIONS
+from tightship.cli.commands import ADVICE_TIME
 from tightship.cli.snapshot_file import read_file
 from tightship.cluster import ClusterState, Snapshot
 from tightship.objects import KINDS, decode
 from tightship.objects.reasons import Refusal
-from tightship.planning.evaluate import Evaluator, evaluate
+from tightship.planning.changes import TimeLimit
+from tightship.planning.evaluate import Evaluator, Horizon, evaluate
 from tightship.planning.plan import (
     STRATEGIES,
     Candidate,
@@ -80,6 +89,9 @@ CHANGES = 100
 """Pods that change between two passes."""
 
 REPEATS = 5
+
+ADVISED, SEEDS, TRIES = 2000, (1, 2, 3, 4), 10
+"""Nodes and seeds of the clusters for advice, and the sets of changes with which it is to plan at least."""
 
 BARS: dict[tuple[int, int], float] = {(1000, 30000): 0.3, (5000, 150000): 1.4, (400, 6000): 0.5, (300, 4000): 0.5}
 """Most CPU seconds of a pass of node-compactor, by nodes and pods."""
@@ -171,6 +183,20 @@ def measure_passes(nodes: int, pods: int, conflicts: int) -> dict[str, Any]:
     return {"nodes": nodes, "pods": pods, "conflicts": conflicts, "passes": rows}
 
 
+def measure_advice(seed: int) -> dict[str, Any]:
+    """What advice plans with in its time, of one core: 12 pods a node, as ``plan`` judges without a configuration."""
+    state, _ = fleet(ADVISED, ADVISED * 12, seed=seed)
+    settings = Compactor().planned(None, {})
+    changes, horizon = CompactorChanges(settings), Horizon()
+    start = cpu()
+    base = evaluate(state.snapshot(), changes.judge(settings), NOW.timestamp(), horizon)
+    planned = cpu() - start
+    limits = TimeLimit(ADVICE_TIME, cpu, planned)
+    advice = Advising(changes, state.snapshot(), base, horizon, limits)._adviser(ADVICE_TIME).advise()
+    row = {"nodes": ADVISED, "seed": seed, "plan s": round(planned, 2), "s": ADVICE_TIME, "tried": advice.tried}
+    return row | {"known": advice.tried + advice.untried, "gains": len(advice.bundles)}
+
+
 def one_pass(passes: Evaluator, state: ClusterState, judge: Any, now: float) -> float:
     snapshot = state.snapshot()
     start = cpu()
@@ -256,7 +282,8 @@ def run(sizes: list[int], *, only_passes: bool) -> dict[str, Any]:
     fleets = [] if only_passes else [child(f"fleet:{size}") for size in sizes]
     seen = [*((size, size * PODS_PER_NODE, 0) for size in sizes), *RIVALS]
     passes = [child(f"passes:{nodes},{pods},{conflicts}") for nodes, pods, conflicts in seen]
-    result: dict[str, Any] = {"fleets": fleets, "passes": passes, "openb": None}
+    advice = [] if only_passes else [child(f"advice:{seed}") for seed in SEEDS]
+    result: dict[str, Any] = {"fleets": fleets, "passes": passes, "advice": advice, "openb": None}
     data = openb()
     if data is not None and not only_passes:
         result["openb"] = child(f"openb:{data}")
@@ -310,6 +337,13 @@ def pass_lines(each: dict[str, Any]) -> list[str]:
     return lines
 
 
+def advice_line(each: dict[str, Any]) -> str:
+    """What advice about one cluster came to."""
+    tried = f"{each['tried']} of {each['known']} sets of changes in {each['s']:g} s, of which {each['gains']} gain"
+    bar = f"bar {TRIES}: {'holds' if each['tried'] >= TRIES else 'DOES NOT HOLD'}"
+    return f"advice, {each['nodes']:,} nodes, seed {each['seed']}: {tried} (plan {each['plan s']} s)   {bar}"
+
+
 def openb_lines(data: dict[str, Any]) -> list[str]:
     """What the real cluster showed."""
     lines = [f"openb, {data['nodes']:,} nodes, at least {data['bound']} needed"]
@@ -332,6 +366,7 @@ def text(result: dict[str, Any]) -> str:
     """Return the result as lines for people."""
     lines = [line for each in result["fleets"] for line in fleet_lines(each)]
     lines += [line for each in result["passes"] for line in pass_lines(each)]
+    lines += [advice_line(each) for each in result["advice"]]
     if result["openb"] is None:
         lines.append("openb: not at hand (set TIGHTSHIP_DATA to the folder of openb_cluster.json.gz)")
     else:
@@ -343,6 +378,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[1000, 5000], help="nodes; 30 pods each")
     parser.add_argument("--passes", action="store_true", help="only what passes cost")
+    parser.add_argument("--advice", action="store_true", help="only advice")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -352,8 +388,14 @@ def main() -> None:
         if what == "passes":
             nodes, pods, conflicts = map(int, value.split(","))
             print(json.dumps(measure_passes(nodes, pods, conflicts)))
+        elif what == "advice":
+            print(json.dumps(measure_advice(int(value))))
         else:
             print(json.dumps(measure_fleet(int(value)) if what == "fleet" else measure_openb(value)))
+        return
+    if options.advice:
+        advice = [child(f"advice:{seed}") for seed in SEEDS]
+        print(json.dumps(advice, indent=1) if options.json else "\n".join(map(advice_line, advice)))
         return
     result = run(options.sizes, only_passes=options.passes)
     print(json.dumps(result, indent=1) if options.json else text(result))

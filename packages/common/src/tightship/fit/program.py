@@ -145,20 +145,20 @@ def _coarse(program: Program) -> _Coarse:
         count=count,
         allowed=program.allowed[:, heads],
         group=group,
-        most=(most[:, heads] * pods)[:, first],
+        most=(most[:, heads].astype(np.float64) * pods)[:, first],
         kinds=kinds,
     )
 
 
-def _most(program: Program) -> Floats:
+def _most(program: Program) -> NDArray[np.float32]:
     """Return how many pods of each kind an empty machine takes, infinite where that is about what fits in pieces."""
-    pieces = np.full(program.allowed.shape, np.inf)
-    for resource in range(program.room.shape[1]):
-        needs = np.flatnonzero(program.request[:, resource] > 0)
-        here = program.room[:, resource, None] / program.request[needs, resource]
-        pieces[:, needs] = np.minimum(pieces[:, needs], here)
-    most = np.floor(pieces + 1e-9)
-    most[most > BINDS * pieces] = np.inf
+    most = np.empty(program.allowed.shape, dtype=np.float32)  # of a large fleet as large as all the rest
+    for column, room in enumerate(program.room):
+        pieces = np.full(program.request.shape, np.inf)
+        np.divide(room, program.request, out=pieces, where=program.request > 0)
+        pieces = pieces.min(axis=1, initial=np.inf)
+        whole = np.floor(pieces + 1e-9)
+        most[column] = np.where(whole > BINDS * pieces, np.inf, whole)
     most[:, program.group >= 0] = 1.0
     return most
 

@@ -704,6 +704,8 @@ class PodDemand(Struct, frozen=True, eq=False):
     """A column of milli-CPU and bytes, as kube-scheduler's scoring assumes them."""
     requested: NDArray[np.float64] | None
     """A column of the milli-CPU and bytes that are requested, ``None`` without any."""
+    scored: tuple[tuple[int, int], ...]
+    """(row of :attr:`Space.scored`, what such a pod adds)."""
     static: NodeMask
     """Nodes that labels, taints and the reach of volumes allow."""
     hardness: tuple[int, float]
@@ -1017,6 +1019,7 @@ class Space:
             rows=rows,
             scoring=np.array([scoring], dtype=np.float64).T,
             requested=np.array([[cpu], [memory]], dtype=np.float64) if cpu or memory else None,
+            scored=((0, -scoring[0]), (1, -scoring[1]), (2, cpu), (3, memory)),
             static=static,
             hardness=(level, -max((amount * float(self.scale[row]) for row, amount in rows), default=0.0)),
             affinity=affinity,
@@ -1121,10 +1124,8 @@ class Space:
         free, scored = self.free, self.scored
         for row, amount in demand.rows:
             free[row, node] -= step * amount
-            if row <= MEMORY:
-                scored[2 + row, node] += step * amount
-        scored[0, node] -= step * demand.scoring[0, 0]
-        scored[1, node] -= step * demand.scoring[1, 0]
+        for row, amount in demand.scored:
+            scored[row, node] += step * amount
         self._changed.add(node)
         if not demand.plain:
             self.constraints.change(demand, node, step)
