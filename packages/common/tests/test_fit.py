@@ -398,6 +398,22 @@ def test_pools_of_others_have_machines_for_every_pod(case: str) -> None:
     assert not families or {family(each.type) for each in found[-1].machines} <= families
 
 
+def test_machines_are_bought_for_volumes_that_few_attach_to_one() -> None:
+    """By amounts alone the volumes' pods were left over, and machines of their own were bought for them."""
+    given = cluster(1, 40)
+    few = {
+        key: msgspec.structs.replace(each, limits=dict.fromkeys(each.limits, 1))
+        for key, each in given.csi_nodes.items()
+    }
+    usual, tight = (
+        fit(Asked(snapshot=each, prices=PRICES, modes=("same-types",))).answers[0].alternatives[0]
+        for each in (given, msgspec.structs.replace(given, csi_nodes=few))
+    )
+    assert tight.bound_micros_per_hour > 1.2 * usual.bound_micros_per_hour
+    assert tight.unplaced == usual.unplaced
+    assert tight.micros_per_hour <= 1.1 * tight.bound_micros_per_hour
+
+
 def test_a_broken_node_says_nothing_of_its_type() -> None:
     nodes = [node(at, "m5.xlarge", {}, [], **({"cpu": "0", "memory": "0"} if at == 0 else {})) for at in range(3)]
     asked = Asked(snapshot=snapshot_of({"items": [*nodes, pod(0, 1, {})]}), prices=PRICES, modes=("same-types",))
