@@ -398,6 +398,34 @@ def test_pools_of_others_have_machines_for_every_pod(case: str) -> None:
     assert not families or {family(each.type) for each in found[-1].machines} <= families
 
 
+def test_machines_are_bought_for_volumes_that_few_attach_to_one() -> None:
+    """By amounts alone one machine had room for all, and others were bought for the pods that were left over."""
+    modes = ["ReadWriteOnce"]
+    items: list[Json] = []
+    for at in range(9):
+        claim = {"name": f"c{at}", "namespace": "shop"}
+        disk = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": f"v{at}"}, "accessModes": modes, "claimRef": claim}
+        items += [
+            {"kind": "PersistentVolume", "metadata": {"name": f"v{at}"}, "spec": disk},
+            {
+                "kind": "PersistentVolumeClaim",
+                "metadata": claim | {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+                "spec": {"volumeName": f"v{at}", "accessModes": modes},
+                "status": {"phase": "Bound"},
+            },
+            pod(at, at % 6, {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": f"c{at}"}}]}, cpu="10m"),
+        ]
+    for at in range(6):
+        drivers = [{"name": "ebs.csi.aws.com", "nodeID": "n", "allocatable": {"count": 2}}]
+        csi = {"kind": "CSINode", "metadata": {"name": f"n{at}"}, "spec": {"drivers": drivers}}
+        items += [node(at, "m5.xlarge", {}, []), csi]
+    asked = Asked(snapshot=snapshot_of({"items": items}), prices=PRICES, modes=("same-types",))
+    (found,) = fit(asked).answers[0].alternatives
+    assert found.unplaced == {}
+    assert found.nodes == 5
+    assert found.micros_per_hour <= 1.001 * found.bound_micros_per_hour
+
+
 def test_a_broken_node_says_nothing_of_its_type() -> None:
     nodes = [node(at, "m5.xlarge", {}, [], **({"cpu": "0", "memory": "0"} if at == 0 else {})) for at in range(3)]
     asked = Asked(snapshot=snapshot_of({"items": [*nodes, pod(0, 1, {})]}), prices=PRICES, modes=("same-types",))

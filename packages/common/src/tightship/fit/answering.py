@@ -33,6 +33,7 @@ from tightship.objects import Pod
 from tightship.objects.money import price_of
 from tightship.objects.volume import ZONE
 from tightship.scheduler.space import Space
+from tightship.scheduler.volumes import Attachments
 
 LEAST_NODES = 3
 """Nodes over which a pool is spread at least, so that one that fails takes no more than a third of it along."""
@@ -78,6 +79,9 @@ def _present(asked: Asked, pools: Sequence[Pool]) -> Present:
 ROUNDS = 4
 """Most times that machines are bought for pods that the scheduler's rules have left over."""
 
+
+UNLIMITED = 1 << 20
+"""Volumes of a machine that has no limit."""
 
 SPREADS, MOST_SPREAD = 8, 25_000
 """How often machines are bought for pods that kube-scheduler leaves over, and pods that are placed anew for that."""
@@ -274,7 +278,12 @@ class Fitting:
 
     def _programmed(self, machines: Sequence[Machine], space: Space) -> _Offer:
         names = space.resource_names()
-        room = np.array([[each.free.get(name, 0) for name in names] for each in machines], dtype=np.float64)
+        limits = [{} if each.limits is None else each.limits.limits for each in machines]
+        drivers = sorted({driver for each in limits for driver, most in each.items() if most is not None})
+        uses = Counter(volume for pod in self._pods for volume in space.demand_of(pod).attachments.handles)
+        amounts = [[each.free.get(name, 0) for name in names] for each in machines]
+        attached = [[UNLIMITED if (most := each.get(name)) is None else most for name in drivers] for each in limits]
+        room = np.hstack([np.array(amounts, dtype=np.float64), np.array(attached, dtype=np.float64)])
         spot = np.array([each.spot for each in machines], dtype=np.bool_)
         arch = np.array([each.node.labels.get(ARCH, "") for each in machines])
         groups: dict[object, list[Pod]] = {}
@@ -289,9 +298,12 @@ class Fitting:
             key = (id(demand), home, spotty, "" if demand.node_local else zone)
             if key not in groups:
                 groups[key] = []
-                request = np.zeros(len(names))
+                request = np.zeros(room.shape[1])
                 for row, amount in demand.rows:
                     request[row] = amount
+                for driver, number in _volumes(demand.attachments, uses).items():
+                    if driver in drivers:
+                        request[len(names) + drivers.index(driver)] = number
                 mask: NDArray[np.bool_] = demand.static & np.all(room >= request, axis=1)
                 mask = mask & (arch == home) if home else mask
                 mask = mask if spotty else mask & ~spot
@@ -312,7 +324,7 @@ class Fitting:
         made = [Kind(tuple(pod for key in keys for pod in groups[key]), masks[keys[0]]) for keys in kinds.values()]
         heads = [keys[0] for keys in kinds.values()]
         unit = np.maximum(room.max(axis=0, initial=0.0), 1.0)
-        asks = np.array([requests[key] for key in heads]).reshape(len(heads), len(names))
+        asks = np.array([requests[key] for key in heads]).reshape(len(heads), room.shape[1])
         used: NDArray[np.bool_] = np.asarray(asks.any(axis=0), dtype=np.bool_)
         used = used if used.any() else np.ones(len(names), dtype=np.bool_)
         alone: dict[object, int] = {None: -1}
@@ -389,6 +401,13 @@ def _filters(pod: Pod) -> object:
     """Return what else than amounts decides which nodes a plain pod may have."""
     spec = pod.spec
     return tuple(sorted(spec.node_selector.items())), spec.node_affinity, spec.tolerations, spec.features, spec.volumes
+
+
+def _volumes(attachments: Attachments, uses: Mapping[tuple[str, str], int]) -> Counter[str]:
+    """Return how many volumes a pod attaches, by driver, but those that others use too: a node attaches these once."""
+    own = Counter(driver for driver, volume in attachments.handles if uses[driver, volume] == 1)
+    own.update(dict(attachments.own))
+    return own
 
 
 def _excluding(pod: Pod) -> object:

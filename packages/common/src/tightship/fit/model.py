@@ -50,7 +50,7 @@ class Asked(Struct, frozen=True):
     spot: LabelSelector | None = None
     recommended: Advised | None = None
     past: Past | None = None
-    seconds: float = 30.0
+    seconds: float = 120.0
 
 
 class Chosen(Struct, frozen=True, rename="camel"):

@@ -1,7 +1,7 @@
 """The least that pods can cost: a linear program over machines, and a proof that doesn't trust its solver.
 
-Pods and machines are cut into pieces. Amounts, labels, taints, zones, how many pods of a kind a whole machine takes,
-and anti-affinity by node are counted; other affinity and spread are left out.
+Pods and machines are cut into pieces. Amounts, attached volumes, labels, taints, zones, how many pods of a kind a
+whole machine takes, and anti-affinity by node are counted; other affinity and spread are left out.
 
 A set of prices of room proves the bound, whoever found it: on each column of machines, room may be worth no more than
 the machine costs. Then no machines carry the pods for less than each pod's cheapest room, summed up. A large program

@@ -31,14 +31,14 @@ def passed(
 
     The program asks for the least *costs* of columns between 0 and *most*, whose rows lie between *lower* and *upper*.
     *entries* may be in any order. The first *whole* columns take whole numbers, to within a thousandth of the best or
-    as near as a search of 200 nodes comes, on a machine of any speed.
+    as near as a search of 5,000 nodes comes, on a machine of any speed.
     """
     import highspy
 
     rows, columns, values = entries
     order = np.argsort(rows, kind="stable")
     solver, given = highspy.Highs(), highspy.HighsLp()
-    options = {"output_flag": False, "threads": 1, "time_limit": seconds, "mip_rel_gap": 1e-3, "mip_max_nodes": 200}
+    options = {"output_flag": False, "threads": 1, "time_limit": seconds, "mip_rel_gap": 1e-3, "mip_max_nodes": 5000}
     for option, setting in options.items():
         solver.setOptionValue(option, setting)
     given.num_col_, given.num_row_ = len(costs), len(lower)
