@@ -30,13 +30,16 @@ FINE = 20_000
 WHOLE = 1_500
 """Pairs of kinds and columns up to which machines are whole."""
 
-SLOPES = 24
+SLOPES = 12
 """Steps in the proportions of a request below which kinds of a large program are one."""
+
+FEW = 10
+"""Pods of a group up to which a large program lets machines take several: it has far more machines."""
 
 TURNS, TAKEN = 12, 12
 """Most times that columns are taken in, and how many each time."""
 
-BINDS = 0.95
+BINDS, BINDS_IN_LARGE = 0.95, 0.8
 """Pods of a kind that a machine takes are a row of the program if they are fewer than this share of what fits in
 pieces."""
 
@@ -122,10 +125,17 @@ def solve(program: Program, seconds: float) -> Solved:
 
 
 def _coarse(program: Program) -> _Coarse:
-    """Return *program* with kinds that ask for the same as one, in a large program also those in like proportions."""
-    most = _most(program)
+    """Return *program* with kinds that ask for the same as one, in a large program also those in like proportions.
+
+    A large program has fewer limits, too: each that is left out only lowers the bound.
+    """
+    large = program.allowed.sum() > FINE
+    if large and len(program.group):
+        pods = np.bincount(program.group + 1, program.count)
+        program = msgspec.structs.replace(program, group=np.where(pods[program.group + 1] <= FEW, -1, program.group))
+    most = _most(program, BINDS_IN_LARGE if large else BINDS)
     slope = program.request
-    if program.allowed.sum() > FINE:
+    if large:
         share = program.request / np.maximum(program.count @ program.request, 1e-12)
         slope = np.round(share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300) * SLOPES)
     alike: dict[object, list[int]] = {}
@@ -150,7 +160,7 @@ def _coarse(program: Program) -> _Coarse:
     )
 
 
-def _most(program: Program) -> NDArray[np.float32]:
+def _most(program: Program, binds: float) -> NDArray[np.float32]:
     """Return how many pods of each kind an empty machine takes, infinite where that is about what fits in pieces."""
     most = np.empty(program.allowed.shape, dtype=np.float32)  # of a large fleet as large as all the rest
     for column, room in enumerate(program.room):
@@ -158,7 +168,7 @@ def _most(program: Program) -> NDArray[np.float32]:
         np.divide(room, program.request, out=pieces, where=program.request > 0)
         pieces = pieces.min(axis=1, initial=np.inf)
         whole = np.floor(pieces + 1e-9)
-        most[column] = np.where(whole > BINDS * pieces, np.inf, whole)
+        most[column] = np.where(whole > binds * pieces, np.inf, whole)
     most[:, program.group >= 0] = 1.0
     return most
 
