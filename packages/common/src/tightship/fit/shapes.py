@@ -49,13 +49,15 @@ class Cloud(msgspec.Struct, frozen=True):
 _OLD = re.compile(r"(a1|c[13]|cc2|cr1|g2|hs1|i2|m[123]|r3|t1)\.")
 """AWS's previous generations (aws.amazon.com/ec2/previous-generation) of which there is little left, or no Nitro."""
 
-_LOCAL_DISKS = re.compile(r"(i|im|is)\d|(d[23]|h1|x1|x1e|g[456]|gr6|p[45])[a-z]*\.|[a-z]+\d[a-z]*d[a-z]*\.|.*-lssd$")
-"""Types with local disks: by the letter d or the family on AWS, by the ending on Google Cloud."""
+_LOCAL_DISKS = re.compile(
+    r"(i|im|is)\d|(d[23]|h1|x1|x1e|g[456]|gr6|p[45])[a-z]{0,4}\.|[a-z]{1,4}\d[a-z]{0,4}d[a-z]{0,4}\."
+)
+"""Types of AWS with local disks: by the letter d or the family. On Google Cloud the ending says so."""
 
 
 def local_disks(kind: str) -> bool:
     """Whether *kind* has local disks, of which pods' ephemeral storage may be made."""
-    return _LOCAL_DISKS.match(kind) is not None
+    return kind.endswith("-lssd") or _LOCAL_DISKS.match(kind) is not None
 
 
 @functools.cache
