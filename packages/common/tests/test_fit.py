@@ -12,6 +12,7 @@ import pytest
 from tightship.cluster import Snapshot
 from tightship.cluster.owners import owners_of
 from tightship.fit import fit
+from tightship.fit import program as programs
 from tightship.fit.answering import Fitting
 from tightship.fit.demands import with_recommended
 from tightship.fit.machines import Market, pools_of
@@ -160,6 +161,23 @@ def test_pods_that_exclude_each_other_are_counted_one_for_each_machine() -> None
         group=np.array([0, 0, -1]),
     )
     assert solve(program, 5.0).bound == pytest.approx(2.0)
+
+
+def test_a_large_program_leaves_limits_out_and_never_proves_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two replicas that exclude each other, and pods of which a machine takes six of seven pieces."""
+    program = Program(
+        cost=np.array([1.0]),
+        room=np.array([[6.9]]),
+        request=np.array([[0.1], [1.0]]),
+        count=np.array([2.0, 60.0]),
+        allowed=np.ones((1, 2), dtype=np.bool_),
+        group=np.array([0, -1]),
+    )
+    monkeypatch.setattr(programs, "WHOLE", 0)
+    exact = solve(program, 5.0).bound
+    monkeypatch.setattr(programs, "FINE", 0)
+    assert solve(program, 5.0).bound == pytest.approx((60 + 0.2) / 6.9)
+    assert exact == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tightship.objects.schedulers import SCHEDULERS
 from tightship.planning.plan import STRATEGIES, make_plan
 from tightship.rules.disruption import DisruptionLedger
 from tightship.rules.evictability import Evictability, EvictionRules
-from tightship.scheduler.scoring import scheduler_choice, scheduler_scores
+from tightship.scheduler.scoring import in_turn, scheduler_choice, scheduler_scores
 from tightship.scheduler.space import Space
 
 GKE = "gke.io/optimize-utilization-scheduler"
@@ -40,6 +40,18 @@ def test_a_pod_goes_where_its_scheduler_puts_it(name: str, schedulers: dict[str,
     ask = space.demand_of(space.snapshot.unscheduled[0])
     nodes = space.feasible(ask).nonzero()[0]
     assert space.names[scheduler_choice(space, ask, nodes)] == ("a" if packs else "c")
+
+
+@pytest.mark.parametrize(("count", "first", "second"), [(100, "n099", "n099"), (101, "n000", "n001")])
+def test_where_the_scheduler_looks_at_a_part_of_the_nodes_a_guess_takes_them_in_turn(
+    count: int, first: str, second: str
+) -> None:
+    """Up to 100 nodes it looks at all (``minFeasibleNodesToFind``) and takes the best, here the last: it is empty."""
+    full = [pod(f"p{at}", f"n{at:03d}", "1", "1Gi") for at in range(count - 1)]
+    space = Space(snapshot([*(node(f"n{at:03d}") for at in range(count)), *full, pod("new", cpu="1", memory="1Gi")]))
+    ask = space.demand_of(space.snapshot.unscheduled[0])
+    nodes = space.feasible(ask).nonzero()[0]
+    assert [space.names[in_turn(space, ask, nodes)] for _ in range(2)] == [first, second]
 
 
 def test_scores_are_those_of_most_allocated_to_the_point() -> None:
